@@ -25,7 +25,8 @@ pub enum Error {
         /// Why the call has no reply.
         source: CallError,
     },
-    /// The server has made the file, but its handle is missing.
+    /// The server has made the file, but its handle is missing; or an earlier attempt of the call seems to have made it
+    /// ([`v4::Error::AfterCreation`]).
     #[error(transparent)]
     AfterCreation(Box<Error>),
     /// The results do not fit the call.
@@ -198,7 +199,8 @@ impl Error {
         matches!(self, Error::Version4(error) if error.is_no_version_4())
     }
 
-    /// Whether the server has made the file, though the call has failed.
+    /// Whether the server has made the file, though the call has failed. After [`Files::place`](crate::Files::place) it
+    /// may be gone, too.
     pub fn is_after_creation(&self) -> bool {
         matches!(self, Error::AfterCreation(_))
     }

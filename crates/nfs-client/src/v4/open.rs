@@ -228,7 +228,13 @@ impl Nfs4 {
                 if self.has_made(&reply, target, asked).await? {
                     return Box::pin(self.open_now(target, access, How::Existing, more, caller)).await;
                 }
-                return Err(error);
+                // What came after the open in an earlier attempt has changed the file. So the server no longer finds
+                // the verifier in it, and cannot tell that this call made it.
+                let has_changed = matches!(asked, How::Exclusive(_)) && !more.is_empty();
+                return Err(match has_changed && is_doubtful(&reply, Op::Open, Status::EXIST) {
+                    true => error.after_creation(),
+                    false => error,
+                });
             }
         };
         let file = match done!(reply, GetFh) {

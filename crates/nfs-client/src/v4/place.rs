@@ -1,9 +1,10 @@
 //! A small file, made, written and put in its place by one call: OPEN, WRITE, VERIFY, SETATTR, CLOSE, RENAME.
 //!
 //! The call makes the file under a temporary name, so that its final name always stands for a whole file: if the server
-//! did not take all bytes at once, VERIFY ends the call before RENAME. If the call is executed again, it does the same
-//! again: its exclusive create accepts the file that the first execution made. Minor version 0 has no current stateid,
-//! and so no such call.
+//! did not take all bytes at once, VERIFY ends the call before RENAME. If the call is executed again because the server
+//! restarted, it does the same again, unless the first execution ended between OPEN and RENAME: servers keep the
+//! verifier of an exclusive create in the times of the file, so they do not accept the file once it was written to, and
+//! the caller removes it. Minor version 0 has no current stateid, and so no such call.
 
 use super::{
     Access, Error, How, Nfs4, attributes,
