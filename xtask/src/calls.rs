@@ -47,10 +47,13 @@ struct Line {
 
 /// One operation at a time: an end waits for a message, reads it and answers it. Reading a file takes two calls more.
 /// Many operations at a time share all these calls except the file's; how many share them depends on the machine.
-const LINES: [Line; 10] = [
+const LINES: [Line; 11] = [
     line("null", 1, "rdma", 3.9, 3.9),
     line("getattr", 1, "rdma", 3.9, 4.9),
     line("read", 1, "rdma", 3.9, 5.9),
+    // By a caller that does not own the file. A second thread writes, with a change of user and back, and looks whether
+    // the file has an access control list.
+    line("write", 1, "rdma", 3.9, 13.9),
     line("null", 32, "rdma", 0.8, 0.8),
     // READs that came together share the call for the attributes.
     line("read", 32, "rdma", 1.2, 2.0),
@@ -140,8 +143,10 @@ fn count_for(seconds: f64, program: &Path, scratch: &Path, line: &Line) -> anyho
     let mut bench = traced(&at_client);
     bench.arg(program).args(["bench", &url, "--op", line.op, "--depth", &depth, "--json"]);
     bench.args(["--seconds", &seconds.to_string()]);
-    if line.op == "read" {
-        bench.args(["--block", "4K"]);
+    match line.op {
+        "read" => drop(bench.args(["--block", "4K"])),
+        "write" => drop(bench.args(["--block", "4K", "--overwrite"])),
+        _ => {}
     }
     let output = bench.stderr(Stdio::piped()).output().context("strace")?;
     ensure!(output.status.success(), "bench failed: {}", String::from_utf8_lossy(&output.stderr));

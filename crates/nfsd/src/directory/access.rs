@@ -2,8 +2,9 @@
 
 use super::{
     Cover, Inner, Object,
-    attributes::{fault, stat},
-    object::{Kept, Mode},
+    attributes::{self, fault, stat},
+    object::{self, Doubtful, Kept, Mode},
+    posix_acl,
     resolve::{own_path, reopen},
 };
 use crate::{Caller, Failure, Fault, FileId, Rights, Told, failed};
@@ -24,6 +25,16 @@ pub(super) enum Owner {
     /// Everything, as far as the server can: a program that opened a file before its mode forbade it may go on, and
     /// without an OPEN a call does not show whether it comes from such a program.
     Always,
+}
+
+/// Other files cannot be read and written.
+fn check_regular(object: &Object) -> Result<(), Fault> {
+    match object.file_type {
+        FileType::Regular => Ok(()),
+        FileType::Directory => Err(Fault::IsDirectory),
+        FileType::Symlink => Err(Fault::IsSymlink),
+        _ => Err(Fault::IsSpecial),
+    }
 }
 
 impl Inner {
@@ -103,6 +114,20 @@ impl Inner {
         Ok((mode == Mode::Write || may_read) && (mode == Mode::Read || may_write))
     }
 
+    /// Whether a caller may still use the descriptor that it has opened. `stat` is of now.
+    ///
+    /// If the file has no access control list, and had none when the kernel last allowed this, nothing has changed that
+    /// would change the answer. To ask the kernel takes seven system calls, to look for a list takes one.
+    fn still_allows(&self, caller: &Caller, object: &Object, stat: &Statx, asked: &Doubtful) -> Result<bool, Fault> {
+        let is_unlisted = self.local && posix_acl::is_absent(&asked.file);
+        let may = is_unlisted && asked.was_unlisted || self.mode_allows(caller, object, asked.mode)?;
+        // A list that came and went while the kernel was asked has changed the inode.
+        let is_same = || attributes::stat(&object.fd).is_ok_and(|now| object::changed(&now) == object::changed(stat));
+        let is_unlisted = is_unlisted && (asked.was_unlisted || is_same());
+        object.answered(caller, asked.mode, stat, may, is_unlisted);
+        Ok(may)
+    }
+
     /// A descriptor with which the caller may read or write the file now. If the mode does not let the server's user
     /// open the file, the server leaves the mode as it is, and refuses the call (NFS3-OWN-a).
     pub(super) fn open(
@@ -112,27 +137,32 @@ impl Inner {
         mode: Mode,
         owner: Owner,
     ) -> Result<(Arc<OwnedFd>, Statx), Fault> {
-        match object.file_type {
-            FileType::Regular => {}
-            FileType::Directory => return Err(Fault::IsDirectory),
-            FileType::Symlink => return Err(Fault::IsSymlink),
-            _ => return Err(Fault::IsSpecial),
-        }
         let stat = stat(&object.fd).map_err(fault)?;
         self.check_there(object, &stat)?;
-        match object.kept(caller, mode, &stat, self.identity.keeping()) {
+        self.open_as_of(&stat, caller, object, mode, owner).map(|file| (file, stat))
+    }
+
+    /// The same for a file that is there, with the kernel's attributes of now.
+    pub(super) fn open_as_of(
+        &self,
+        stat: &Statx,
+        caller: &Caller,
+        object: &Object,
+        mode: Mode,
+        owner: Owner,
+    ) -> Result<Arc<OwnedFd>, Fault> {
+        check_regular(object)?;
+        match object.kept(caller, mode, stat, self.identity.keeping()) {
             Kept::Valid(file) => {
                 // The caller's open descriptor may be older than the mode, or the caller may have made the file with a
                 // mode that forbids opening it.
                 let may = owner == Owner::Always || self.mode_allows(caller, object, mode)?;
-                return if may { Ok((file, stat)) } else { Err(Fault::Denied) };
+                return if may { Ok(file) } else { Err(Fault::Denied) };
             }
             // Each WRITE changes the inode; to close the file and open it again for each takes longer than to ask.
-            Kept::Doubtful(file, opened_for) => {
-                let may = self.mode_allows(caller, object, opened_for)?;
-                object.answered(caller, opened_for, &stat, may);
-                if may {
-                    return Ok((file, stat));
+            Kept::Doubtful(doubtful) => {
+                if self.still_allows(caller, object, stat, &doubtful)? {
+                    return Ok(doubtful.file);
                 }
             }
             Kept::None => {}
@@ -141,7 +171,7 @@ impl Inner {
         if let Some(shared) = object.leased.shared() {
             let is_owner = owner == Owner::Always && caller.uid == stat.stx_uid;
             let may = is_owner || self.mode_allows(caller, object, mode)?;
-            return if may { Ok((shared, stat)) } else { Err(Fault::Denied) };
+            return if may { Ok(shared) } else { Err(Fault::Denied) };
         }
         object.leased.give_up_for(mode);
         let flags = match mode {
@@ -165,7 +195,7 @@ impl Inner {
             other => other,
         };
         let file = Arc::new(opened.map_err(fault)?);
-        object.keep(caller, mode, &stat, file.clone());
-        Ok((file, stat))
+        object.keep(caller, mode, stat, file.clone());
+        Ok(file)
     }
 }

@@ -7,12 +7,13 @@ use super::{
     Inner, Object,
     access::Owner,
     attributes::{fault, stat},
+    identity::Extent,
     object::Mode,
     opens::Open,
     recent::{recent, stat_shared},
     uncommitted::{For, Held},
 };
-use crate::{Changed, Failure, Fault, ReadData, Told, Via, Written, failed};
+use crate::{Caller, Changed, Failure, Fault, ReadData, Told, Via, Written, failed};
 use bytes::Bytes;
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::attr::{Change, Stability};
@@ -42,6 +43,8 @@ impl Target {
     }
 }
 
+/// Set-user-ID and set-group-ID.
+const SET_ID_BITS: u16 = 0o6000;
 /// The largest offset that the kernel takes.
 pub(super) const MAX_OFFSET: u64 = i64::MAX as u64;
 
@@ -126,17 +129,13 @@ impl Inner {
         let caller = &via.caller;
         let object = self.object(via.file()).map_err(failed)?;
         let Write { offset, data, stability } = write;
-        let ((held, is_crowded, count), file) = self.change_file(&object, || {
+        let ((held, is_crowded, count), file) = self.change_file_from(&object, |before| {
             if offset.checked_add(data.len() as u64).is_none_or(|end| end > MAX_OFFSET) {
                 return Err(Fault::TooLarge);
             }
-            let (_, opened) = self.through(via, Mode::Write)?;
+            let opened = self.through_as_of(before, via, &object, Mode::Write)?;
             let (writing, is_crowded) = self.uncommitted.begin(object.id, &opened, self.clock.now());
-            // As the caller, although the file is open: when anybody but the superuser writes to a file, the kernel
-            // clears its set-user-ID and set-group-ID bits, and it charges quotas and reserved space to the writer.
-            let assumed = self.identity.assume(caller).map_err(fault)?;
-            let written = write_fully(&opened, data, *offset);
-            drop(assumed);
+            let written = self.write_as(caller, before, || write_fully(&opened, data, *offset));
             // NFS3-LOSS-c
             Ok((writing.held(), is_crowded, written.map_err(fault)?))
         })?;
@@ -144,6 +143,32 @@ impl Inner {
         let committed = if is_crowded { Stability::FileSync } else { *stability };
         let written = Written::new(count, committed, file);
         Ok((written, Target::new(object, held)))
+    }
+
+    /// Writes to a file that is open, as the caller: when anybody but the superuser writes to a file, the kernel clears
+    /// its set-user-ID and set-group-ID bits, and it charges quotas and reserved space to the writer.
+    ///
+    /// The writer's groups only count for the set-group-ID bit and for space that is reserved for a group. So where
+    /// neither matters, the thread takes the caller's user alone.
+    pub(super) fn write_as(
+        &self,
+        caller: &Caller,
+        before: &Statx,
+        write: impl Fn() -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        if self.local && self.identity.has_no_other_group() && before.stx_mode & SET_ID_BITS == 0 {
+            let assumed = self.identity.assume_to(caller, Extent::User)?;
+            let written = write();
+            drop(assumed);
+            // There may be room that is reserved for a group of the caller.
+            if written != Err(Errno::NOSPC) {
+                return written;
+            }
+        }
+        let assumed = self.identity.assume(caller)?;
+        let written = write();
+        drop(assumed);
+        written
     }
 
     /// Ends a write that has to be durable: waits until the disk has the data.
@@ -202,10 +227,19 @@ impl Inner {
         object: &Object,
         change: impl FnOnce() -> Result<T, Fault>,
     ) -> Result<(T, Change), Failure<Change>> {
+        self.change_file_from(object, |_| change())
+    }
+
+    /// The same for a change that depends on the file's attributes.
+    fn change_file_from<T>(
+        &self,
+        object: &Object,
+        change: impl FnOnce(&Statx) -> Result<T, Fault>,
+    ) -> Result<(T, Change), Failure<Change>> {
         let changing = object.begin_change();
         let before = stat(&object.fd).map_err(|error| failed(fault(error)))?;
         self.check_there(object, &before).map_err(failed)?;
-        let changed = self.changed(object, &before, |_| true, change);
+        let changed = self.changed(object, &before, |_| true, || change(&before));
         drop(changing);
         changed
     }

@@ -5,6 +5,9 @@
 //! capabilities, and when it changes them back, it regains them. Jobs that need this run only on file system threads:
 //! the kernel lets no thread use an RDMA device if it has changed its identity since the device was opened, even after
 //! it has changed back. A server that runs as any other user acts as itself.
+//!
+//! Each change of a user, a group or the groups takes the kernel more than a microsecond, with the change back six of
+//! them. A write to a file that is open can do with two ([`Extent::User`]).
 
 use super::object::Keeping;
 use crate::Caller;
@@ -23,9 +26,18 @@ pub(super) struct Identity {
     groups: Vec<Gid>,
 }
 
+/// As what of the caller a thread acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// As its user, with its group and groups.
+    All,
+    /// As its user, which takes the superuser's capabilities away, and with the server's own groups.
+    User,
+}
+
 /// While this exists, the thread acts as the caller.
 #[must_use]
-pub(super) struct Assumed<'a>(Option<&'a Identity>);
+pub(super) struct Assumed<'a>(Option<(&'a Identity, Extent)>);
 
 impl Identity {
     /// The identity of the calling thread.
@@ -48,6 +60,11 @@ impl Identity {
         if self.privileged { Keeping::Strictly } else { Keeping::OfOwner { uid: self.uid.as_raw() } }
     }
 
+    /// Whether the server is in no group but the superuser's, to which nothing is reserved.
+    pub(super) fn has_no_other_group(&self) -> bool {
+        self.gid.is_root() && self.groups.iter().all(|gid| gid.is_root())
+    }
+
     /// Whether the thread need not change its identity to act as `caller`.
     pub(super) fn is_of(&self, caller: &Caller) -> bool {
         !self.privileged || caller.is_same_user(&Caller::root())
@@ -55,6 +72,11 @@ impl Identity {
 
     /// Acts as `caller` from now on.
     pub(super) fn assume(&self, caller: &Caller) -> Result<Assumed<'_>, Errno> {
+        self.assume_to(caller, Extent::All)
+    }
+
+    /// Acts as so much of `caller` from now on.
+    pub(super) fn assume_to(&self, caller: &Caller, extent: Extent) -> Result<Assumed<'_>, Errno> {
         // The thread already is the superuser with no other group.
         if self.is_of(caller) {
             return Ok(Assumed(None));
@@ -63,11 +85,13 @@ impl Identity {
         if caller.uid == u32::MAX || caller.gid == u32::MAX || caller.groups.contains(&u32::MAX) {
             return Err(Errno::PERM);
         }
-        let groups: Vec<_> = caller.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
         // From here on, dropping this restores all that was changed.
-        let assumed = Assumed(Some(self));
-        set_thread_groups(&groups)?;
-        set_thread_res_gid(None, Gid::from_raw(caller.gid), None)?;
+        let assumed = Assumed(Some((self, extent)));
+        if extent == Extent::All {
+            let groups: Vec<_> = caller.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
+            set_thread_groups(&groups)?;
+            set_thread_res_gid(None, Gid::from_raw(caller.gid), None)?;
+        }
         set_thread_res_uid(None, Uid::from_raw(caller.uid), None)?;
         Ok(assumed)
     }
@@ -75,10 +99,13 @@ impl Identity {
 
 impl Drop for Assumed<'_> {
     fn drop(&mut self) {
-        let Some(identity) = self.0 else { return };
-        let restored = set_thread_res_uid(None, Uid::ROOT, None)
-            .and_then(|()| set_thread_res_gid(None, identity.gid, None))
-            .and_then(|()| set_thread_groups(&identity.groups));
+        let Some((identity, extent)) = self.0 else { return };
+        let restored = set_thread_res_uid(None, Uid::ROOT, None).and_then(|()| match extent {
+            Extent::All => {
+                set_thread_res_gid(None, identity.gid, None).and_then(|()| set_thread_groups(&identity.groups))
+            }
+            Extent::User => Ok(()),
+        });
         if let Err(error) = restored {
             // The thread has fewer rights than it should have; its next change of identity fails, and that call gets an
             // error.
@@ -116,6 +143,12 @@ mod tests {
         }
         ask.send(()).unwrap();
         assert_eq!(beside.join().unwrap(), before, "no other thread is changed meanwhile");
+        drop(assumed);
+        assert_eq!(now(), before);
+        let assumed = identity.assume_to(&caller, Extent::User).unwrap();
+        if identity.is_privileged() {
+            assert_eq!(now(), (1234, before.1, before.2.clone()), "its user alone");
+        }
         drop(assumed);
         assert_eq!(now(), before);
     }

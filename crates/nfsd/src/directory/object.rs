@@ -65,12 +65,21 @@ pub(super) enum Kept {
     None,
     /// The caller opened the file under its present rights.
     Valid(Arc<OwnedFd>),
-    /// The inode has changed since, perhaps by a change of an access control list: only the kernel knows whether the
-    /// caller may still open the file in this mode.
-    Doubtful(Arc<OwnedFd>, Mode),
+    /// The inode has changed since, perhaps by a change of an access control list.
+    Doubtful(Doubtful),
 }
 
-fn changed(stat: &Statx) -> (i64, u32) {
+/// A descriptor of which only the kernel knows whether the caller may still open the file in this mode.
+#[derive(Debug)]
+pub(super) struct Doubtful {
+    pub(super) file: Arc<OwnedFd>,
+    pub(super) mode: Mode,
+    /// When the kernel last said that the caller may, the file had these rights, too, and no access control list.
+    pub(super) was_unlisted: bool,
+}
+
+/// When the inode last changed.
+pub(super) fn changed(stat: &Statx) -> (i64, u32) {
     (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec)
 }
 
@@ -96,6 +105,8 @@ struct Opened {
     rights: InodeRights,
     /// When the inode last changed, by the kernel: access control lists change without a trace in the mode.
     changed: (i64, u32),
+    /// The kernel has said that the caller may open the file, when that had these rights and no access control list.
+    is_unlisted: bool,
     used: Timestamp,
     file: Arc<OwnedFd>,
 }
@@ -208,19 +219,23 @@ impl Object {
             Keeping::Strictly => found.caller.uid == rights.uid || found.changed == changed(stat),
             Keeping::OfOwner { .. } => true,
         };
-        if is_certain { Kept::Valid(found.file.clone()) } else { Kept::Doubtful(found.file.clone(), found.mode) }
+        let file = found.file.clone();
+        match is_certain {
+            true => Kept::Valid(file),
+            false => Kept::Doubtful(Doubtful { file, mode: found.mode, was_unlisted: found.is_unlisted }),
+        }
     }
 
     /// The kernel has said whether the caller may still open the file as it has opened it ([`Kept::Doubtful`]); `stat`
-    /// is from before that.
-    pub(super) fn answered(&self, caller: &Caller, mode: Mode, stat: &Statx, may: bool) {
+    /// is from before that. `is_unlisted`: if it may, that does not come from an access control list.
+    pub(super) fn answered(&self, caller: &Caller, mode: Mode, stat: &Statx, may: bool, is_unlisted: bool) {
         let mut opened = lock(&self.opened);
         let Some(at) = opened.iter().position(|opened| opened.mode == mode && opened.caller.is_same_user(caller))
         else {
             return;
         };
         if may {
-            opened[at].changed = changed(stat);
+            (opened[at].changed, opened[at].is_unlisted) = (changed(stat), is_unlisted);
         } else {
             opened.remove(at);
         }
@@ -234,14 +249,14 @@ impl Object {
             opened.remove(0);
         }
         let (rights, changed, used) = (stat.into(), changed(stat), self.used());
-        opened.push(Opened { caller: caller.clone(), mode, rights, changed, used, file });
+        opened.push(Opened { caller: caller.clone(), mode, rights, changed, is_unlisted: false, used, file });
     }
 
     /// The caller itself has changed the file's rights, and goes on with the descriptors that it opened before.
     pub(super) fn renew(&self, caller: &Caller, before: &Statx, after: &Statx) {
         let is_its = |opened: &&mut Opened| opened.caller.is_same_user(caller) && opened.rights == before.into();
         for opened in lock(&self.opened).iter_mut().filter(is_its) {
-            (opened.rights, opened.changed) = (after.into(), changed(after));
+            (opened.rights, opened.changed, opened.is_unlisted) = (after.into(), changed(after), false);
         }
     }
 
@@ -508,16 +523,20 @@ mod tests {
         assert!(!object.still_may(&user(1), Mode::Read, &stat, strictly));
         let kept = |uid, mode| object.kept(&user(uid), mode, &stat, strictly);
         assert!(
-            matches!(kept(1, Mode::Read), Kept::Doubtful(_, Mode::Read)) && matches!(kept(2, Mode::Read), Kept::None)
+            matches!(kept(1, Mode::Read), Kept::Doubtful(Doubtful { mode: Mode::Read, .. }))
+                && matches!(kept(2, Mode::Read), Kept::None)
         );
-        object.answered(&user(1), Mode::Read, &stat, true);
+        object.answered(&user(1), Mode::Read, &stat, true, false);
         assert!(matches!(kept(1, Mode::Read), Kept::Valid(_)));
-        object.answered(&user(1), Mode::Read, &stat, false);
+        object.answered(&user(1), Mode::Read, &stat, false, false);
         assert!(matches!(kept(1, Mode::Read), Kept::None));
         object.keep(&user(1), Mode::Both, &stat, file());
         stat.stx_ctime.tv_nsec ^= 1;
         let doubtful = object.kept(&user(1), Mode::Write, &stat, strictly);
-        assert!(matches!(doubtful, Kept::Doubtful(_, Mode::Both)), "all that the descriptor allows is in doubt");
+        assert!(
+            matches!(doubtful, Kept::Doubtful(Doubtful { mode: Mode::Both, was_unlisted: false, .. })),
+            "all that the descriptor allows is in doubt"
+        );
         stat.stx_attributes ^= StatxAttributes::APPEND;
         assert!(matches!(object.kept(&user(1), Mode::Write, &stat, strictly), Kept::None), "frozen on the host");
         object.keep(&user(1), Mode::Read, &stat, file());

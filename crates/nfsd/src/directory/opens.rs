@@ -12,7 +12,10 @@ use super::{
     resolve::reopen,
 };
 use crate::{Access, Caller, Failure, Fault, FileId, OpenFile, Told, Via, claims::HostLocks, failed};
-use rustix::{fd::OwnedFd, fs::OFlags};
+use rustix::{
+    fd::OwnedFd,
+    fs::{OFlags, Statx},
+};
 use std::{
     any::Any,
     sync::{
@@ -268,6 +271,20 @@ impl Inner {
                 let (descriptor, _) = self.open(&via.caller, &object, mode, Owner::Always)?;
                 Ok((object, descriptor))
             }
+        }
+    }
+
+    /// The same, for the file's object with the kernel's attributes of now, if the file is there.
+    pub(super) fn through_as_of(
+        &self,
+        stat: &Statx,
+        via: &Via,
+        object: &Object,
+        mode: Mode,
+    ) -> Result<Arc<OwnedFd>, Fault> {
+        match via.opened_as::<Open>() {
+            Some(open) => open.descriptor(mode).ok_or(Fault::Denied),
+            None => self.open_as_of(stat, &via.caller, object, mode, Owner::Always),
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::{Caller, Changed, Fault, FileId, Via, failed};
 use rpcrdma_nfs::attr::{Acls, Change, FileType, MAX_NAMED, NewAttributes, PosixAcl};
 use rustix::{
     fd::AsFd,
-    fs::{XattrFlags, getxattr_query, removexattr, setxattr},
+    fs::{XattrFlags, fgetxattr, getxattr_query, removexattr, setxattr},
     io::Errno,
 };
 
@@ -45,6 +45,11 @@ const GROUP: u16 = 0x04;
 const NAMED_GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHERS: u16 = 0x20;
+
+/// Whether an open file has surely no list of who may do what, beyond its mode.
+pub(super) fn is_absent(file: impl AsFd) -> bool {
+    matches!(fgetxattr(file, ACCESS, &mut [0_u8; 0]), Err(Errno::NODATA | Errno::OPNOTSUPP))
+}
 
 /// Reads a list in the kernel's format. `None` if it is not one.
 pub fn parse(octets: &[u8]) -> Option<PosixAcl> {

@@ -90,6 +90,54 @@ fn set_user_id_bits_go_when_anybody_but_the_superuser_changes_a_file() {
     assert_eq!(mode(), 0o6777, "the superuser keeps them");
 }
 
+/// Whether a set-group-ID bit goes that is no right to execute depends on the writer's groups.
+#[test]
+fn a_write_takes_away_what_a_program_of_the_caller_would() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let scratch = Scratch::new(Ways::default());
+    let (client, identity) = (scratch.start(), identity::Identity::current().unwrap());
+    let none = NewAttributes::default();
+    for (mode, groups) in [0o2766, 0o4766, 0o6777].into_iter().flat_map(|mode| [(mode, &[][..]), (mode, &[0][..])]) {
+        let fresh = NewAttributes { uid: Some(1000), gid: Some(0), mode: Some(mode), ..none };
+        let [served, beside] = ["served", "beside"].map(|name| {
+            let name = format!("{name}-{mode:o}-{}", groups.len());
+            (client.new_file(&client.root(), name.as_str()), scratch.served().join(&name))
+        });
+        client.set(&served.0, fresh).unwrap();
+        client.set(&beside.0, fresh).unwrap();
+        client.as_user(2000, 2000, groups).write(&served.0, 0, "x").unwrap();
+        let file = host::OpenOptions::new().write(true).open(&beside.1).unwrap();
+        let assumed = identity.assume(&Caller::new(2000, 2000).with_groups(groups.to_vec())).unwrap();
+        let written = rustix::io::pwrite(&file, b"x", 0);
+        drop(assumed);
+        written.unwrap();
+        let mode_of = |path: &Path| host::metadata(path).unwrap().mode() & 0o7777;
+        assert_eq!(mode_of(&served.1), mode_of(&beside.1), "{mode:o}, {groups:?}");
+    }
+}
+
+/// A disk may be full for all but the members of a group.
+#[test]
+fn a_write_for_which_there_is_no_room_is_tried_with_the_callers_groups() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let scratch = Scratch::new(Ways::default());
+    let (directory, caller) = (scratch.open(), Caller::new(2000, 3000));
+    let stat = attributes::stat(&directory.inner.root.fd).unwrap();
+    let tried = std::cell::RefCell::new(Vec::new());
+    let written = directory.inner.write_as(&caller, &stat, || {
+        tried.borrow_mut().push((geteuid().as_raw(), rustix::process::getegid().as_raw()));
+        Err(rustix::io::Errno::NOSPC)
+    });
+    assert_eq!(written, Err(rustix::io::Errno::NOSPC));
+    let short = directory.inner.local && directory.inner.identity.has_no_other_group();
+    let all = [(2000, 0), (2000, 3000)];
+    assert_eq!(tried.into_inner(), all[usize::from(!short)..]);
+}
+
 /// A caller that is not in its group makes a directory in a set-group-ID directory.
 #[test]
 fn a_directory_keeps_the_group_and_the_bit_that_it_inherits() {

@@ -173,4 +173,15 @@ fn who_does_not_own_the_file_goes_on_with_its_descriptor_until_the_kernel_says_n
     assert_eq!(opened(object::Mode::Write), None);
     rustix::fs::removexattr(&path, name).unwrap();
     assert_eq!(write(), Ok(()));
+    // What a list has allowed ends with the list, although the mode shows nothing of that either.
+    let list = PosixAcl::new([6, 0, 0], vec![(2000, 6)], vec![], Some(6)).unwrap();
+    rustix::fs::setxattr(&path, name, &posix_acl::written(&list), rustix::fs::XattrFlags::empty()).unwrap();
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(10));
+        assert_eq!(write(), Ok(()));
+    }
+    assert_eq!(host::metadata(&path).unwrap().mode() & 0o777, 0o660);
+    rustix::fs::removexattr(&path, name).unwrap();
+    assert_eq!(host::metadata(&path).unwrap().mode() & 0o777, 0o660);
+    assert_eq!(write(), Err(Status::ACCES));
 }
