@@ -163,11 +163,13 @@ fn the_limit_is_measured_with_messages() {
     fs::write(&path, [7; 200_000]).unwrap();
     let limit = ["--limit", path.to_str().unwrap(), "--messages"];
     for (op, block, depth) in [("null", "1M", "1"), ("getattr", "1M", "3"), ("read", "4K", "1"), ("read", "16K", "5")] {
-        let arguments = ["--op", op, "--block", block, "--depth", depth, "--waits", "tokio"];
-        let lines = bench(&[&limit[..], &arguments].concat());
-        let [line] = &lines[..] else { panic!("{lines:?}") };
-        assert_eq!(line["op"], format!("limit_{op}"));
-        assert!(line["ops_per_s"].as_f64().unwrap() > 0.0, "{line}");
+        for tasks in [&[][..], &["--tasks"]] {
+            let arguments = ["--op", op, "--block", block, "--depth", depth, "--waits", "tokio"];
+            let lines = bench(&[&limit[..], &arguments, tasks].concat());
+            let [line] = &lines[..] else { panic!("{lines:?}") };
+            assert_eq!(line["op"], format!("limit_{op}"));
+            assert!(line["ops_per_s"].as_f64().unwrap() > 0.0, "{line}");
+        }
     }
     for arguments in [
         &["--op", "null"][..],
@@ -180,8 +182,11 @@ fn the_limit_is_measured_with_messages() {
         assert!(said.contains("--messages works only with --waits tokio"), "{arguments:?}: {said}");
     }
     for pair in ["--baseline", "--versions"] {
-        fails(2, ["bench", pair, "--messages"]);
+        for option in [&["--messages"][..], &["--messages", "--tasks"], &["--as-server"], &["--waits", "tokio"]] {
+            fails(2, ["bench", pair].iter().chain(option).copied());
+        }
     }
+    fails(2, ["bench", limit[0], limit[1], "--op", "null", "--waits", "tokio", "--tasks"]);
 }
 
 /// `--limit` over many connections, and with an end that works as a server has to.

@@ -29,8 +29,8 @@ const NULL_ANSWER: u32 = 76;
 enum How {
     /// `rpcrdma bench --baseline`: a request and its answer over TCP.
     Raw,
-    /// `rpcrdma bench --limit`, whose ends wait in this way; with `messages`, they write and read messages.
-    Limit { waits: &'static str, messages: bool },
+    /// `rpcrdma bench --limit`, whose ends wait in this way, and further options.
+    Limit { waits: &'static str, more: &'static [&'static str] },
     /// Our server over TCP or RDMA, and the query of its URL.
     Ours { tcp: bool, query: &'static str },
 }
@@ -42,19 +42,20 @@ struct Step {
     after: Option<usize>,
 }
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     Step { told: "a request and an answer of this length, over TCP", how: How::Raw, after: None },
-    Step {
-        told: "iWARP's framing, CRCs, the file",
-        how: How::Limit { waits: "read", messages: false },
-        after: Some(0),
-    },
-    Step { told: "the wait by epoll", how: How::Limit { waits: "epoll", messages: false }, after: Some(1) },
-    Step { told: "tokio", how: How::Limit { waits: "tokio", messages: false }, after: Some(2) },
+    Step { told: "iWARP's framing, CRCs, the file", how: How::Limit { waits: "read", more: &[] }, after: Some(0) },
+    Step { told: "the wait by epoll", how: How::Limit { waits: "epoll", more: &[] }, after: Some(1) },
+    Step { told: "tokio", how: How::Limit { waits: "tokio", more: &[] }, after: Some(2) },
     Step {
         told: "the messages of NFS 3, RPC and RPC-over-RDMA 1, written and read",
-        how: How::Limit { waits: "tokio", messages: true },
+        how: How::Limit { waits: "tokio", more: &["--messages"] },
         after: Some(3),
+    },
+    Step {
+        told: "a client that tasks share",
+        how: How::Limit { waits: "tokio", more: &["--messages", "--tasks"] },
+        after: Some(4),
     },
     Step {
         told: "RPC and NFS 3, at both ends, over TCP",
@@ -64,17 +65,17 @@ const STEPS: [Step; 9] = [
     Step {
         told: "RPC-over-RDMA 1 and iWARP",
         how: How::Ours { tcp: false, query: "version=3&rpcrdma=1" },
-        after: Some(5),
+        after: Some(6),
     },
     Step {
         told: "version 2 instead of 1",
         how: How::Ours { tcp: false, query: "version=3&rpcrdma=2" },
-        after: Some(6),
+        after: Some(7),
     },
     Step {
         told: "NFS 4.2 instead of NFS 3",
         how: How::Ours { tcp: false, query: "version=4.2&rpcrdma=1" },
-        after: Some(6),
+        after: Some(7),
     },
 ];
 
@@ -133,10 +134,10 @@ fn measure_step(
     let _pinned = (!apart || !is_pair).then(|| Pinned::to(usize::from(apart))).transpose()?;
     match *how {
         How::Raw => request(program, line.block.unwrap_or(NULL_ANSWER), seconds, apart),
-        How::Limit { waits, messages } => {
+        How::Limit { waits, more } => {
             let mut arguments = line.limit(&export.join("bench"), seconds);
             arguments.extend(["--waits".into(), waits.into()]);
-            arguments.extend(messages.then(|| "--messages".into()));
+            arguments.extend(more.iter().copied().map(Into::into));
             one(program, &arguments)
         }
         How::Ours { tcp, query } => {
@@ -202,7 +203,7 @@ pub(super) mod tests {
         for line in [
             "| 1. a request and an answer of this length, over TCP |  | 5.0 |  | 5.0 |  |",
             "| 3. the wait by epoll | 2 | 7.0 (1.40) | +1.0 | 7.0 (1.40) | +1.0 |",
-            "| 9. NFS 4.2 instead of NFS 3 | 7 | 13.0 (2.60) | +2.0 | 13.0 (2.60) | +2.0 |",
+            "| 10. NFS 4.2 instead of NFS 3 | 8 | 14.0 (2.80) | +2.0 | 14.0 (2.80) | +2.0 |",
         ] {
             assert_eq!(section.lines().filter(|told| *told == line).count(), 2, "{line}\n{section}");
         }

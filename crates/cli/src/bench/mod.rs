@@ -100,18 +100,22 @@ pub(crate) struct BenchArgs {
     limit: Option<PathBuf>,
     /// With --limit, not for writes: how both ends wait for messages; epoll is for answers of at most 16 KiB only
     /// [default: read; with more than one connection: tokio]
-    #[arg(long, value_name = "HOW", requires = "limit")]
+    #[arg(long, value_name = "HOW", requires = "limit", conflicts_with_all = ["url", "baseline", "versions"])]
     waits: Option<Waits>,
     /// With --limit, for writes and for reads of more than 16 KiB over one connection: the end that has the file works
     /// as a server has to.
     /// It reads or receives each block whole, into memory of its own for each call under way; a second thread writes
-    #[arg(long, requires = "limit")]
+    #[arg(long, requires = "limit", conflicts_with_all = ["url", "baseline", "versions"])]
     as_server: bool,
     /// With --limit and --waits tokio over one connection, for null, getattr, and reads of at most 16 KiB: both ends
     /// write and read the messages of NFS 3, RPC and RPC-over-RDMA 1.
     /// They do nothing else with them, so the time shows what the messages alone cost
     #[arg(long, requires = "limit", conflicts_with_all = ["url", "baseline", "versions"])]
     messages: bool,
+    /// With --messages: each call under way is a task's, and the connection sends the calls of all tasks, as in a client
+    /// that a program shares
+    #[arg(long, requires = "messages")]
+    tasks: bool,
     /// Compare versions 1 and 2 of RPC-over-RDMA between two processes on one processor of this machine: calls and
     /// replies of 512 bytes to 64 KiB in which RDMA can place nothing directly, and directory listings with room for as
     /// many bytes. Over both versions, compare NFS 3 with NFS 4.2: a file's attributes, and READ and WRITE of 4 KiB, 64
@@ -216,6 +220,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
             connections,
             as_server: args.as_server,
             messages: args.messages,
+            tasks: args.tasks,
         };
         return match args.limit_peer {
             Some(address) => limit::peer(address, file, work, args.cpu),

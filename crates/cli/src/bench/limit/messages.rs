@@ -385,7 +385,16 @@ mod tests {
     const FILE: usize = 3 * BLOCK + 100;
 
     fn work(op: Op) -> Work {
-        Work { op, block: BLOCK, depth: 1, waits: Waits::Tokio, connections: 1, as_server: false, messages: true }
+        Work {
+            op,
+            block: BLOCK,
+            depth: 1,
+            waits: Waits::Tokio,
+            connections: 1,
+            as_server: false,
+            messages: true,
+            tasks: false,
+        }
     }
 
     fn octets() -> Vec<u8> {
@@ -461,15 +470,16 @@ mod tests {
 
     #[test]
     fn calls_are_measured_over_a_connection() {
-        for (op, depth) in [(Op::Null, 1), (Op::Getattr, 3), (Op::Read, 1), (Op::Read, 5)] {
-            let work = Work { depth, ..work(op) };
+        let all = [(Op::Null, 1), (Op::Getattr, 3), (Op::Read, 1), (Op::Read, 5)];
+        for ((op, depth), tasks) in all.into_iter().flat_map(|one| [(one, false), (one, true)]) {
+            let work = Work { depth, tasks, ..work(op) };
             let (asking, answering) = pair();
             let other = thread::spawn(move || {
                 let file = file();
                 wire::run(async { peer::small(Wire::new(answering, work.waits)?, &file, work).await })
             });
             let sample = wire::run(small(asking, work, FILE as u64, end())).unwrap();
-            assert!(sample.ops() > 10, "{op:?}, depth {depth}: {} calls", sample.ops());
+            assert!(sample.ops() > 10, "{op:?}, depth {depth}, tasks: {tasks}: {} calls", sample.ops());
             other.join().unwrap().unwrap();
         }
     }
@@ -477,7 +487,7 @@ mod tests {
     /// The other end is right in all but the XID.
     #[test]
     fn a_reply_to_another_call_ends_the_measurement() {
-        for (other, is_refused) in [(0, false), (1, true)] {
+        for (other, tasks) in [(0, false), (0, true), (1, false), (1, true)] {
             let (asking, mut answering) = pair();
             let mut ends = Ends::new(Op::Read);
             let peer = thread::spawn(move || {
@@ -487,10 +497,16 @@ mod tests {
                 let crc = frame::crc(&ends.reply, &ends.data);
                 answering.write_all(&[&ends.reply[..], &ends.data, &crc].concat()).unwrap();
             });
-            let measured =
-                wire::run(small(asking, work(Op::Read), FILE as u64, Instant::now() + Duration::from_secs(5)));
+            let work = Work { tasks, ..work(Op::Read) };
+            let measured = wire::run(small(asking, work, FILE as u64, Instant::now() + Duration::from_secs(5)));
             let why = measured.map(drop).unwrap_err().to_string();
-            assert_eq!(why.contains("call 1 came instead of the reply to call 0"), is_refused, "{why}");
+            let told = match (other, tasks) {
+                // The other end goes after one reply.
+                (0, _) => "the other process has gone",
+                (_, false) => "call 1 came instead of the reply to call 0",
+                (_, true) => "no call 1 is under way",
+            };
+            assert!(why.contains(told), "{why}");
             peer.join().unwrap();
         }
     }

@@ -5,12 +5,14 @@
 //! It is not a proven ceiling: two threads at each end can pass it. Requests have 128 bytes, and so have the answers of
 //! calls that bring no data; small answers have one CRC, larger blocks are in frames ([`frame`]). The ends can also
 //! wait as a server of many connections has to ([`wire`]), and have many connections: then each answer has one CRC. In
-//! the place of the 128 bytes they can write and read the messages of a call ([`messages`]).
+//! the place of the 128 bytes they can write and read the messages of a call ([`messages`]), which can come from tasks
+//! that share the connection ([`tasks`]).
 
 mod frame;
 mod messages;
 mod peer;
 mod room;
+mod tasks;
 mod wire;
 
 use super::{
@@ -67,6 +69,8 @@ pub(super) struct Work {
     pub(super) as_server: bool,
     /// Whether requests and answers are the messages of a call ([`messages`]).
     pub(super) messages: bool,
+    /// Whether calls come from tasks that share the connection ([`tasks`]).
+    pub(super) tasks: bool,
 }
 
 impl Work {
@@ -144,6 +148,7 @@ pub(super) fn measure(path: &Path, work: Work, time: Duration, apart: bool) -> R
     let (at, block, depth) = (listener.local_addr()?.to_string(), work.block.to_string(), work.depth.to_string());
     let (waits, connections) = (work.waits.name(), work.connections.to_string());
     let work_of_both = ["--op", work.op.name(), "--block", &block, "--depth", &depth, "--waits", waits];
+    // How calls are made is of no concern to the end that answers.
     let flags = [work.as_server.then_some("--as-server"), work.messages.then_some("--messages")];
     let more = work_of_both.into_iter().chain(["--connections", &connections, "--limit-peer", &at]);
     let more = more.chain(flags.into_iter().flatten());
@@ -183,7 +188,11 @@ pub(super) fn measure(path: &Path, work: Work, time: Duration, apart: bool) -> R
 
 /// Calls that are answered in one piece, over one connection.
 async fn small(stream: TcpStream, work: Work, size: u64, end: Instant) -> Result<Sample> {
-    Asking::new(work, size).small(Wire::new(stream, work.waits)?, end).await
+    let (mut asking, wire) = (Asking::new(work, size), Wire::new(stream, work.waits)?);
+    match work.tasks {
+        true => tasks::measure(asking, wire, end).await,
+        false => asking.small(wire, end).await,
+    }
 }
 
 /// The same over all connections at the same time.
