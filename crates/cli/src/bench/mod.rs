@@ -112,8 +112,8 @@ pub(crate) struct BenchArgs {
     /// They do nothing else with them, so the time shows what the messages alone cost
     #[arg(long, requires = "limit", conflicts_with_all = ["url", "baseline", "versions"])]
     messages: bool,
-    /// With --messages: each call under way is a task's, and the connection sends the calls of all tasks, as in a client
-    /// that a program shares
+    /// With --messages: each call under way is a task's, and the connection sends the calls of all tasks, as in a
+    /// client that a program shares
     #[arg(long, requires = "messages")]
     tasks: bool,
     /// Compare versions 1 and 2 of RPC-over-RDMA between two processes on one processor of this machine: calls and

@@ -95,9 +95,9 @@ pub enum Error {
         /// The operation.
         operation: Op,
     },
-    /// The server has made the file, and the next operation on it has failed; or an earlier attempt of a call that makes
-    /// and writes a file seems to have made it, because the server no longer knows that attempt and says that the file
-    /// exists.
+    /// The server has made the file, and the next operation on it has failed. Or an earlier attempt of a call that
+    /// makes a file and writes to it seems to have made it: the server no longer knows that attempt, and says that the
+    /// file exists.
     #[error(transparent)]
     AfterCreation(Box<Error>),
     /// The server takes the session or the client id away again and again.
