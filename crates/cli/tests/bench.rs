@@ -182,7 +182,9 @@ fn the_limit_is_measured_with_messages() {
         assert!(said.contains("--messages works only with --waits tokio"), "{arguments:?}: {said}");
     }
     for pair in ["--baseline", "--versions"] {
-        for option in [&["--messages"][..], &["--messages", "--tasks"], &["--as-server"], &["--waits", "tokio"]] {
+        for option in
+            [&["--messages"][..], &["--tasks"], &["--messages", "--tasks"], &["--as-server"], &["--waits", "tokio"]]
+        {
             fails(2, ["bench", pair].iter().chain(option).copied());
         }
     }

@@ -114,7 +114,7 @@ pub(crate) struct BenchArgs {
     messages: bool,
     /// With --messages: each call under way is a task's, and the connection sends the calls of all tasks, as in a
     /// client that a program shares
-    #[arg(long, requires = "messages")]
+    #[arg(long, requires = "messages", conflicts_with_all = ["url", "baseline", "versions"])]
     tasks: bool,
     /// Compare versions 1 and 2 of RPC-over-RDMA between two processes on one processor of this machine: calls and
     /// replies of 512 bytes to 64 KiB in which RDMA can place nothing directly, and directory listings with room for as

@@ -121,10 +121,13 @@ impl Inner {
     fn still_allows(&self, caller: &Caller, object: &Object, stat: &Statx, asked: &Doubtful) -> Result<bool, Fault> {
         let is_unlisted = self.local && posix_acl::is_absent(&asked.file);
         let may = is_unlisted && asked.was_unlisted || self.mode_allows(caller, object, asked.mode)?;
-        // A list that came and went while the kernel was asked has changed the inode.
-        let is_same = || attributes::stat(&object.fd).is_ok_and(|now| object::changed(&now) == object::changed(stat));
+        // Nothing has come and gone while the kernel was asked.
+        let is_same = || {
+            let is_as_before = |now: &Statx| object::is_unchanged(stat, now);
+            posix_acl::is_absent(&asked.file) && attributes::stat(&object.fd).as_ref().is_ok_and(is_as_before)
+        };
         let is_unlisted = is_unlisted && (asked.was_unlisted || is_same());
-        object.answered(caller, asked.mode, stat, may, is_unlisted);
+        object.answered(&asked.file, stat, may, is_unlisted);
         Ok(may)
     }
 

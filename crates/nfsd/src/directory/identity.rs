@@ -16,6 +16,12 @@ use rustix::{
     process::{Gid, Uid, getegid, geteuid, getgroups},
     thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
+use std::cell::Cell;
+
+thread_local! {
+    /// The thread could not take the server's identity back.
+    static LEFT: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The user as which the server runs.
 #[derive(Debug)]
@@ -77,6 +83,10 @@ impl Identity {
 
     /// Acts as so much of `caller` from now on.
     pub(super) fn assume_to(&self, caller: &Caller, extent: Extent) -> Result<Assumed<'_>, Errno> {
+        if LEFT.get() {
+            self.restore(Extent::All)?;
+            LEFT.set(false);
+        }
         // The thread already is the superuser with no other group.
         if self.is_of(caller) {
             return Ok(Assumed(None));
@@ -95,20 +105,24 @@ impl Identity {
         set_thread_res_uid(None, Uid::from_raw(caller.uid), None)?;
         Ok(assumed)
     }
+
+    /// Acts as the server again.
+    fn restore(&self, extent: Extent) -> Result<(), Errno> {
+        set_thread_res_uid(None, Uid::ROOT, None)?;
+        if extent == Extent::All {
+            set_thread_res_gid(None, self.gid, None)?;
+            set_thread_groups(&self.groups)?;
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Assumed<'_> {
     fn drop(&mut self) {
         let Some((identity, extent)) = self.0 else { return };
-        let restored = set_thread_res_uid(None, Uid::ROOT, None).and_then(|()| match extent {
-            Extent::All => {
-                set_thread_res_gid(None, identity.gid, None).and_then(|()| set_thread_groups(&identity.groups))
-            }
-            Extent::User => Ok(()),
-        });
-        if let Err(error) = restored {
-            // The thread has fewer rights than it should have; its next change of identity fails, and that call gets an
-            // error.
+        if let Err(error) = identity.restore(extent) {
+            // The thread has fewer rights than it should have. Calls that need its identity fail until it has it back.
+            LEFT.set(true);
             tracing::error!(%error, "a thread could not take the server's identity back");
         }
     }
@@ -151,6 +165,25 @@ mod tests {
         }
         drop(assumed);
         assert_eq!(now(), before);
+    }
+
+    /// The system may refuse to change an identity back, as it does here to a thread that has given up the superuser's
+    /// for ever. Then the thread would be half a caller.
+    #[test]
+    fn a_thread_that_has_not_its_own_identity_back_takes_no_other() {
+        let identity = Identity::current().unwrap();
+        if !identity.is_privileged() {
+            return;
+        }
+        let caller = Caller::new(1234, 567);
+        let thread = std::thread::spawn(move || {
+            let assumed = identity.assume(&caller).unwrap();
+            let user = Uid::from_raw(1234);
+            set_thread_res_uid(user, user, user).unwrap();
+            drop(assumed);
+            [Extent::User, Extent::All].map(|extent| identity.assume_to(&caller, extent).map(drop))
+        });
+        assert_eq!(thread.join().unwrap(), [Err(Errno::PERM); 2]);
     }
 
     /// proves: NFS3-ID-b

@@ -78,8 +78,12 @@ pub(super) struct Doubtful {
     pub(super) was_unlisted: bool,
 }
 
-/// When the inode last changed.
-pub(super) fn changed(stat: &Statx) -> (i64, u32) {
+/// Whether a file's rights are the same, and nothing has changed its inode, as far as the file system's clock shows.
+pub(super) fn is_unchanged(before: &Statx, after: &Statx) -> bool {
+    changed(before) == changed(after) && InodeRights::from(before) == InodeRights::from(after)
+}
+
+fn changed(stat: &Statx) -> (i64, u32) {
     (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec)
 }
 
@@ -226,14 +230,13 @@ impl Object {
         }
     }
 
-    /// The kernel has said whether the caller may still open the file as it has opened it ([`Kept::Doubtful`]); `stat`
-    /// is from before that. `is_unlisted`: if it may, that does not come from an access control list.
-    pub(super) fn answered(&self, caller: &Caller, mode: Mode, stat: &Statx, may: bool, is_unlisted: bool) {
+    /// The kernel has said whether a caller may still open the file as it has opened this descriptor
+    /// ([`Kept::Doubtful`]); `stat` is from before that. `is_unlisted`: if it may, that does not come from an access
+    /// control list.
+    pub(super) fn answered(&self, file: &Arc<OwnedFd>, stat: &Statx, may: bool, is_unlisted: bool) {
         let mut opened = lock(&self.opened);
-        let Some(at) = opened.iter().position(|opened| opened.mode == mode && opened.caller.is_same_user(caller))
-        else {
-            return;
-        };
+        // The caller may have opened the file anew meanwhile, under other rights.
+        let Some(at) = opened.iter().position(|opened| Arc::ptr_eq(&opened.file, file)) else { return };
         if may {
             (opened[at].changed, opened[at].is_unlisted) = (changed(stat), is_unlisted);
         } else {
@@ -526,9 +529,20 @@ mod tests {
             matches!(kept(1, Mode::Read), Kept::Doubtful(Doubtful { mode: Mode::Read, .. }))
                 && matches!(kept(2, Mode::Read), Kept::None)
         );
-        object.answered(&user(1), Mode::Read, &stat, true, false);
+        let first = object.opened(&user(1), Mode::Read).unwrap();
+        object.answered(&file(), &stat, false, false);
+        object.answered(&first, &stat, true, true);
         assert!(matches!(kept(1, Mode::Read), Kept::Valid(_)));
-        object.answered(&user(1), Mode::Read, &stat, false, false);
+        // An answer about a descriptor that is no longer kept says nothing about the next.
+        let second = file();
+        object.keep(&user(1), Mode::Read, &stat, second.clone());
+        object.answered(&first, &stat, true, true);
+        let mut later = stat;
+        later.stx_ctime.tv_sec += 1;
+        assert!(is_unchanged(&stat, &stat) && !is_unchanged(&stat, &later));
+        let kept_later = object.kept(&user(1), Mode::Read, &later, strictly);
+        assert!(matches!(kept_later, Kept::Doubtful(Doubtful { was_unlisted: false, .. })), "{kept_later:?}");
+        object.answered(&second, &stat, false, false);
         assert!(matches!(kept(1, Mode::Read), Kept::None));
         object.keep(&user(1), Mode::Both, &stat, file());
         stat.stx_ctime.tv_nsec ^= 1;

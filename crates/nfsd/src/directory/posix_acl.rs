@@ -46,9 +46,10 @@ const NAMED_GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHERS: u16 = 0x20;
 
-/// Whether an open file has surely no list of who may do what, beyond its mode.
+/// Whether an open file has surely no list of who may do what, beyond its mode. A file system that knows no such lists
+/// (`EOPNOTSUPP`) may know others, as ZFS does.
 pub(super) fn is_absent(file: impl AsFd) -> bool {
-    matches!(fgetxattr(file, ACCESS, &mut [0_u8; 0]), Err(Errno::NODATA | Errno::OPNOTSUPP))
+    fgetxattr(file, ACCESS, &mut [0_u8; 0]) == Err(Errno::NODATA)
 }
 
 /// Reads a list in the kernel's format. `None` if it is not one.
@@ -214,6 +215,14 @@ mod tests {
 
     fn with(more: &[(u16, u16, u32)]) -> Option<PosixAcl> {
         list(&[&BASE[..], more].concat())
+    }
+
+    #[test]
+    fn a_file_system_without_posix_lists_may_have_others() {
+        assert!(!is_absent(File::open("/proc/self/stat").unwrap()));
+        let file = tempfile::tempfile().unwrap();
+        let has_lists = fgetxattr(&file, ACCESS, &mut [0_u8; 0]) != Err(Errno::OPNOTSUPP);
+        assert_eq!(is_absent(&file), has_lists);
     }
 
     #[test]
