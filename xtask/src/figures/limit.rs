@@ -136,7 +136,8 @@ pub(super) fn section(limits: &Limits) -> String {
     let rows: Vec<_> = rows.collect();
     if !rows.is_empty() {
         out += "\nThe same beside a limit that works as a server has to (`--as-server`): it handles each block whole, in \
-                memory of its own for each call, and writes on a second thread. The shares are of this limit:\n\n";
+                memory of its own for each call, with the file's attributes, asks for the bytes of a WRITE, and writes \
+                them on a second thread as another user. The shares are of this limit:\n\n";
         let columns: Vec<&str> = std::iter::once("limit as a server").chain(WAYS.map(|way| way.told)).collect();
         out += &tables(&columns, &rows, limits.conditions.seconds);
     }

@@ -104,7 +104,8 @@ pub(crate) struct BenchArgs {
     waits: Option<Waits>,
     /// With --limit, for writes and for reads of more than 16 KiB over one connection: the end that has the file works
     /// as a server has to.
-    /// It reads or receives each block whole, into memory of its own for each call under way; a second thread writes
+    /// It reads or receives each block whole, into memory of its own for each call under way, and looks at the file's
+    /// attributes; it asks for the bytes of each write, which a second thread writes, as nobody if root runs it
     #[arg(long, requires = "limit", conflicts_with_all = ["url", "baseline", "versions"])]
     as_server: bool,
     /// With --limit and --waits tokio over one connection, for null, getattr, and reads of at most 16 KiB: both ends

@@ -44,6 +44,12 @@ const REQUEST: usize = 128;
 /// What stands before the data of a small answer: about an NFS reply.
 const ANSWER: usize = 128;
 const CRC: usize = 4;
+/// Stands before a block that was asked for. The last byte of a request is 0.
+const BLOCK_FOLLOWS: [u8; REQUEST] = [1; REQUEST];
+/// Asks for the block of the oldest request that was not asked for yet.
+const ASK_FOR_BLOCK: [u8; ANSWER] = [1; ANSWER];
+/// The answer to a request whose block was written.
+const WRITTEN: [u8; ANSWER] = [0; ANSWER];
 /// The largest block that is answered without frames, if the ends do not wait with tokio.
 const SMALL: usize = 16 << 10;
 /// The bytes of the file, if it is made here.
@@ -159,6 +165,9 @@ pub(super) fn measure(path: &Path, work: Work, time: Duration, apart: bool) -> R
     let (begin, cpu) = (Instant::now(), meter.start()?);
     let sample = match (<[TcpStream; 1]>::try_from(streams), work.is_one_piece()) {
         (Ok([stream]), true) => wire::run(small(stream, work, size, begin + time))?,
+        (Ok([stream]), false) if work.as_server && work.op == Op::Write => {
+            Asking::new(work, size).offer(&stream, begin + time)?
+        }
         (Ok([stream]), false) => Asking::new(work, size).large(&stream, begin + time)?,
         (Err(streams), _) => wire::run(many(streams, work, size, begin + time))?,
     };
@@ -298,6 +307,38 @@ impl Asking {
                 room.copy_within(whole * answer..have, 0);
             }
             (done, have) = (done + whole, have - whole * answer);
+        }
+    }
+
+    /// Offers blocks, and sends each when the other end asks for it.
+    fn offer(&mut self, mut stream: &TcpStream, end: Instant) -> Result<Sample> {
+        let Work { block, depth, .. } = self.work;
+        let room = Room::new(block * depth);
+        let (mut sample, mut now) = (Sample::new(), Instant::now());
+        let (mut sent, mut asked_for, mut done) = (0, 0, 0);
+        let mut message = [0; ANSWER];
+        loop {
+            let first = sent;
+            while now < end && sent - done < depth {
+                self.started[sent % depth] = now;
+                sent += 1;
+            }
+            if first < sent {
+                frame::send_all(stream, &mut self.requests(first, sent)?)?;
+            }
+            if sent == done {
+                return Ok(sample);
+            }
+            stream.read_exact(&mut message)?;
+            if message == ASK_FOR_BLOCK {
+                ensure!(asked_for < sent, "the other process asks for a block that was not offered");
+                frame::send(stream, &BLOCK_FOLLOWS, &room[asked_for % depth * block..][..block])?;
+                asked_for += 1;
+            } else {
+                now = Instant::now();
+                sample.record(now - self.started[done % depth], block as u64);
+                done += 1;
+            }
         }
     }
 

@@ -2,11 +2,12 @@
 //!
 //! It reads and sends a block, or receives and writes it, in pieces that stay in the processor's caches. A server of
 //! NFS cannot do all of that. It has to know how a READ ends before it answers; it needs memory for each call that it
-//! has accepted; and a thread that writes may wait for a disk, which must not keep other clients waiting. With
-//! `--as-server` this end works in that way.
+//! has accepted; and a thread that writes may wait for a disk, which must not keep other clients waiting. Over RDMA it
+//! asks for the bytes of a WRITE, which do not come with the call. Results have the file's attributes, of a WRITE also
+//! those from before. And a server that root runs writes as the caller. With `--as-server` this end works in that way.
 
 use super::{
-    ANSWER, CRC, Lengths, REQUEST, SEND_BUFFER, Work, frame,
+    ANSWER, ASK_FOR_BLOCK, BLOCK_FOLLOWS, CRC, Lengths, REQUEST, SEND_BUFFER, WRITTEN, Work, frame,
     messages::Replies,
     open,
     room::Room,
@@ -14,7 +15,11 @@ use super::{
 };
 use crate::bench::{Op, affinity::stay_on};
 use anyhow::{Context, Result};
-use rustix::net::sockopt::set_socket_send_buffer_size;
+use rustix::{
+    net::sockopt::set_socket_send_buffer_size,
+    process::{Uid, geteuid},
+    thread::set_thread_res_uid,
+};
 use std::{
     collections::VecDeque,
     fs::File,
@@ -22,13 +27,15 @@ use std::{
     net::{Shutdown, SocketAddr, TcpStream},
     os::unix::fs::FileExt,
     path::Path,
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
 };
 use tokio::task::JoinSet;
 
 /// The bytes that are read and sent, or received and written, at a time: frames of about 256 KiB.
 const PIECE: usize = 4 * frame::PAYLOAD;
+/// The user as whom a server acts that takes a root of another machine for nobody.
+const NOBODY: u32 = 65_534;
 
 /// Answers until the other end goes.
 pub(in crate::bench) fn peer(address: SocketAddr, path: &Path, work: Work, cpu: Option<usize>) -> Result<()> {
@@ -66,6 +73,11 @@ async fn many(streams: Vec<TcpStream>, file: Arc<File>, work: Work) -> Result<()
 fn place(request: &[u8]) -> Result<u64> {
     let octets = request.first_chunk().context("a request is too short")?;
     Ok(u64::from_be_bytes(*octets))
+}
+
+/// Whether a block follows what has come, which is a request otherwise.
+fn is_block(head: &[u8; REQUEST]) -> bool {
+    head.last() == BLOCK_FOLLOWS.last()
 }
 
 /// The answer to a request, which is sent as it is here.
@@ -134,7 +146,8 @@ fn large(mut stream: TcpStream, file: &File, work: Work) -> Result<()> {
     Ok(())
 }
 
-/// The same as a server has to: each block whole, in memory of its own for each call under way; a second thread writes.
+/// The same as a server has to: each block whole, in memory of its own for each call under way, with the file's
+/// attributes. Bytes to write come when they are asked for, and a second thread writes them.
 fn as_server(stream: &TcpStream, file: &File, work: Work) -> Result<()> {
     let rooms = (0..work.depth).map(|_| Room::new(work.block)).collect();
     match work.op {
@@ -148,28 +161,42 @@ fn read_whole(mut stream: &TcpStream, file: &File, mut rooms: VecDeque<Room>) ->
     while stream.read_exact(&mut request).is_ok() {
         rooms.rotate_left(1);
         file.read_exact_at(&mut rooms[0], place(&request)?)?;
+        file.metadata()?;
         frame::send(stream, &[], &rooms[0])?;
     }
     Ok(())
 }
 
 fn write_on_a_thread(mut stream: &TcpStream, file: &File, mut rooms: VecDeque<Room>) -> Result<()> {
-    let mut request = [0; REQUEST];
+    let mut head = [0; REQUEST];
+    // Where the blocks go that were asked for and have not come.
+    let mut asked = VecDeque::new();
     let (to_writer, blocks) = mpsc::channel();
     let (give_back, given_back) = mpsc::channel();
+    // Both threads send short messages.
+    let sending = Mutex::new(stream);
     thread::scope(|scope| {
+        let sending = &sending;
         let writer = scope.spawn(move || {
-            let written = write_blocks(stream, file, &blocks, &give_back);
+            let written = write_blocks(sending, file, &blocks, &give_back);
             if written.is_err() {
                 // Both ends wait for messages: this wakes them.
                 let _ = stream.shutdown(Shutdown::Both);
             }
             written
         });
-        while stream.read_exact(&mut request).is_ok() {
+        while stream.read_exact(&mut head).is_ok() {
+            if !is_block(&head) {
+                asked.push_back(place(&head)?);
+                if say(sending, &ASK_FOR_BLOCK).is_err() {
+                    break;
+                }
+                continue;
+            }
             rooms.extend(given_back.try_iter());
+            let at = asked.pop_front().context("the other end has sent a block that nobody asked for")?;
             let mut room = rooms.pop_front().context("the other end has more blocks under way than it said")?;
-            if frame::receive(stream, &mut room).is_err() || to_writer.send((room, place(&request)?)).is_err() {
+            if frame::receive(stream, &mut room).is_err() || to_writer.send((room, at)).is_err() {
                 // The other end has gone, or the writer has failed and says why.
                 break;
             }
@@ -179,20 +206,39 @@ fn write_on_a_thread(mut stream: &TcpStream, file: &File, mut rooms: VecDeque<Ro
     })
 }
 
+/// Sends a short message.
+fn say(sending: &Mutex<&TcpStream>, message: &[u8; ANSWER]) -> Result<()> {
+    let mut stream = *sending.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok((&mut stream).write_all(message)?)
+}
+
 /// Writes blocks to their places until no more come, and gives their memory back.
 fn write_blocks(
-    mut stream: &TcpStream,
+    sending: &Mutex<&TcpStream>,
     file: &File,
     blocks: &mpsc::Receiver<(Room, u64)>,
     give_back: &mpsc::Sender<Room>,
 ) -> Result<()> {
     for (octets, at) in blocks {
-        file.write_all_at(&octets, at)?;
+        file.metadata()?;
+        as_nobody(|| file.write_all_at(&octets, at))??;
+        file.metadata()?;
         // Before the answer, because the other end may then send another block. The receiving thread may have ended.
         let _ = give_back.send(octets);
-        stream.write_all(&[0; ANSWER])?;
+        say(sending, &WRITTEN)?;
     }
     Ok(())
+}
+
+/// Does something as the user nobody, as a server does it that root runs; as any other user, a server acts as itself.
+fn as_nobody<T>(act: impl FnOnce() -> T) -> Result<T> {
+    if !geteuid().is_root() {
+        return Ok(act());
+    }
+    set_thread_res_uid(None, Uid::from_raw(NOBODY), None)?;
+    let done = act();
+    set_thread_res_uid(None, Uid::ROOT, None)?;
+    Ok(done)
 }
 
 #[cfg(test)]
@@ -207,12 +253,28 @@ mod tests {
         let mut asking = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let stream = listener.accept().unwrap().0;
         let waiting = thread::spawn(move || {
-            frame::send(&asking, &[0; REQUEST], &[7; 100]).unwrap();
-            asking.read(&mut [0; ANSWER]).unwrap()
+            let mut said = [0; ANSWER];
+            asking.write_all(&[0; REQUEST]).unwrap();
+            asking.read_exact(&mut said).unwrap();
+            assert_eq!(said, ASK_FOR_BLOCK);
+            frame::send(&asking, &BLOCK_FOLLOWS, &[7; 100]).unwrap();
+            asking.read(&mut said).unwrap()
         });
         let full = File::options().write(true).open("/dev/full").unwrap();
         let failed = write_on_a_thread(&stream, &full, VecDeque::from([Room::new(100), Room::new(100)])).unwrap_err();
         assert!(format!("{failed:#}").contains("No space left"), "{failed:#}");
         assert_eq!(waiting.join().unwrap(), 0, "the connection has ended");
+    }
+
+    #[test]
+    fn a_block_that_nobody_asked_for_is_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let asking = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stream = listener.accept().unwrap().0;
+        frame::send(&asking, &BLOCK_FOLLOWS, &[7; 100]).unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let refused = write_on_a_thread(&stream, &file, VecDeque::from([Room::new(100)])).unwrap_err();
+        assert!(format!("{refused:#}").contains("nobody asked for"), "{refused:#}");
+        assert_eq!(file.metadata().unwrap().len(), 0);
     }
 }
