@@ -27,16 +27,6 @@ pub(super) enum Owner {
     Always,
 }
 
-/// Other files cannot be read and written.
-fn check_regular(object: &Object) -> Result<(), Fault> {
-    match object.file_type {
-        FileType::Regular => Ok(()),
-        FileType::Directory => Err(Fault::IsDirectory),
-        FileType::Symlink => Err(Fault::IsSymlink),
-        _ => Err(Fault::IsSpecial),
-    }
-}
-
 impl Inner {
     pub(super) fn access(&self, caller: &Caller, file: FileId, rights: Rights) -> Told<(Rights, Option<Attributes>)> {
         if let Some(cover) = Cover::of(file) {
@@ -154,7 +144,12 @@ impl Inner {
         mode: Mode,
         owner: Owner,
     ) -> Result<Arc<OwnedFd>, Fault> {
-        check_regular(object)?;
+        match object.file_type {
+            FileType::Regular => {}
+            FileType::Directory => return Err(Fault::IsDirectory),
+            FileType::Symlink => return Err(Fault::IsSymlink),
+            _ => return Err(Fault::IsSpecial),
+        }
         match object.kept(caller, mode, stat, self.identity.keeping()) {
             Kept::Valid(file) => {
                 // The caller's open descriptor may be older than the mode, or the caller may have made the file with a

@@ -156,7 +156,8 @@ impl Inner {
         before: &Statx,
         write: impl Fn() -> Result<usize, Errno>,
     ) -> Result<usize, Errno> {
-        if self.local && self.identity.has_no_other_group() && before.stx_mode & SET_ID_BITS == 0 {
+        let is_other = !self.identity.is_of(caller);
+        if is_other && self.local && self.identity.has_no_other_group() && before.stx_mode & SET_ID_BITS == 0 {
             let assumed = self.identity.assume_to(caller, Extent::User)?;
             let written = write();
             drop(assumed);

@@ -254,6 +254,16 @@ impl Asking {
         Ok(())
     }
 
+    /// Starts as many requests as may be under way, from number `first` on, if it is not yet the end. Gives the number
+    /// of the next.
+    fn start(&mut self, first: usize, done: usize, now: Instant, end: Instant) -> usize {
+        let next = if now < end { done + self.work.depth } else { first };
+        for number in first..next {
+            self.started[number % self.work.depth] = now;
+        }
+        next
+    }
+
     /// The requests from number `first` up to `end`, which are no more than the depth, to be sent.
     fn requests(&mut self, first: usize, end: usize) -> Result<[IoSlice<'_>; 2]> {
         for number in first..end {
@@ -278,10 +288,7 @@ impl Asking {
         let (mut sent, mut done, mut have) = (0, 0, 0);
         loop {
             let first = sent;
-            while now < end && sent - done < depth {
-                self.started[sent % depth] = now;
-                sent += 1;
-            }
+            sent = self.start(first, done, now, end);
             if first < sent {
                 wire.send(&mut self.requests(first, sent)?).await?;
             }
@@ -313,16 +320,14 @@ impl Asking {
     /// Offers blocks, and sends each when the other end asks for it.
     fn offer(&mut self, mut stream: &TcpStream, end: Instant) -> Result<Sample> {
         let Work { block, depth, .. } = self.work;
+        // Each block in a place of its own, as if the caller had filled it.
         let room = Room::new(block * depth);
         let (mut sample, mut now) = (Sample::new(), Instant::now());
         let (mut sent, mut asked_for, mut done) = (0, 0, 0);
         let mut message = [0; ANSWER];
         loop {
             let first = sent;
-            while now < end && sent - done < depth {
-                self.started[sent % depth] = now;
-                sent += 1;
-            }
+            sent = self.start(first, done, now, end);
             if first < sent {
                 frame::send_all(stream, &mut self.requests(first, sent)?)?;
             }
