@@ -45,6 +45,14 @@ pub(crate) fn release_with_flag(root: &Path, package: &str, flag: &str, target: 
     find(&built, package, Program::Only)
 }
 
+/// Fetches all that any build of the workspace needs, so that a build needs no network.
+pub(crate) fn fetch(root: &Path) -> anyhow::Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo).args(["fetch", "--locked"]).current_dir(root).status().context("cargo fetch")?;
+    ensure!(status.success(), "cargo fetch: {status}");
+    Ok(())
+}
+
 /// The target for which rustc builds if none is named.
 pub(crate) fn host() -> anyhow::Result<String> {
     let text = rustc(&["-vV"])?;

@@ -7,6 +7,11 @@ use std::{fs, path::Path};
 /// Of this network namespace.
 pub(crate) const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
+/// What network namespaces may use.
+const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+/// The same, as sysctl names it.
+pub(super) const ALLOWED_CONGESTION: &str = "net.ipv4.tcp_allowed_congestion_control";
+
 /// A machine.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Machine {
@@ -22,6 +27,11 @@ pub(crate) struct Machine {
 /// TCP's congestion control, which can change rates on loopback by a factor of two.
 pub(crate) fn congestion() -> anyhow::Result<String> {
     Ok(fs::read_to_string(CONGESTION).context(CONGESTION)?.trim().to_owned())
+}
+
+/// The names of what a network namespace may use.
+pub(super) fn allowed_congestion() -> anyhow::Result<String> {
+    Ok(fs::read_to_string(ALLOWED).context(ALLOWED)?.trim().to_owned())
 }
 
 /// Where and for how long something was measured.

@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(congestion) = &arguments.congestion
         && *congestion != machine::congestion()?
     {
-        return in_namespace(congestion);
+        return in_namespace(root, congestion);
     }
     let target = root.join("target");
     let scratch = Scratch::new(root, "figures")?;
@@ -173,7 +173,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// Runs this program again in a network namespace whose TCP has this congestion control.
-fn in_namespace(congestion: &str) -> anyhow::Result<()> {
+fn in_namespace(root: &Path, congestion: &str) -> anyhow::Result<()> {
+    let allowed = machine::allowed_congestion()?;
+    ensure!(
+        allowed.split_whitespace().any(|allowed| allowed == congestion),
+        "this machine allows no network namespace to use {congestion}; to allow it, run: \
+         sysctl -w {}='{allowed} {congestion}'",
+        machine::ALLOWED_CONGESTION
+    );
+    // The namespace has no way out, so what builds there must not need the registry.
+    crate::programs::fetch(root)?;
     let script = format!("ip link set lo up && echo \"$1\" >{} && shift && exec \"$@\"", machine::CONGESTION);
     let mut command = Command::new("unshare");
     command.args(["--net", "sh", "-c", &script, "sh", congestion]);
