@@ -281,6 +281,21 @@ macro_rules! xdr_fixed {
             }
         }
 
+        impl $crate::words::FromWords for $name {
+            const WORDS: usize = {
+                assert!($len % ::rpcrdma_xdr::UNIT == 0, "padding is no value");
+                $len / ::rpcrdma_xdr::UNIT
+            };
+
+            fn from_words(words: &mut impl Iterator<Item = u32>) -> Option<Self> {
+                let mut octets = [0; $len];
+                for word in octets.chunks_exact_mut(::rpcrdma_xdr::UNIT) {
+                    word.copy_from_slice(&words.next()?.to_be_bytes());
+                }
+                Some(Self(octets))
+            }
+        }
+
         #[cfg(test)]
         impl $crate::sample::Sample for $name {
             fn sample(draw: &mut $crate::sample::Draw) -> Self {

@@ -27,35 +27,71 @@ impl FromWords for u64 {
     }
 }
 
+impl FromWords for bool {
+    const WORDS: usize = 1;
+
+    fn from_words(words: &mut impl Iterator<Item = u32>) -> Option<Self> {
+        match words.next()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::FromWords;
     use crate::{
         sample::{Draw, Sample},
         v3::{Attributes, FileType},
+        v4::ops::{Read, Sequence, SequenceOk},
     };
     use bytes::Bytes;
     use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Stream};
 
-    fn words() -> (Attributes, Vec<u8>) {
-        let attributes = Attributes { file_type: FileType::Fifo, ..Attributes::sample(&mut Draw::new(1)) };
+    fn encoded(value: &impl Encode) -> Vec<u8> {
         let mut encoder = Encoder::new();
-        attributes.encode(&mut encoder);
-        (attributes, encoder.finish().to_bytes().to_vec())
+        value.encode(&mut encoder);
+        encoder.finish().to_bytes().to_vec()
     }
 
-    #[test]
-    fn words_that_lie_together_and_words_that_do_not_have_the_same_value() {
-        let (attributes, octets) = words();
-        assert_eq!(octets.len(), Attributes::WORDS * rpcrdma_xdr::UNIT, "or all are read one by one");
+    fn words() -> (Attributes, Vec<u8>) {
+        let attributes = Attributes { file_type: FileType::Fifo, ..Attributes::sample(&mut Draw::new(1)) };
+        let octets = encoded(&attributes);
+        (attributes, octets)
+    }
+
+    fn has_the_same_value_however_it_is_cut<T: FromWords + Decode + Encode + PartialEq + std::fmt::Debug>(value: &T) {
+        let octets = encoded(value);
+        assert_eq!(octets.len(), T::WORDS * rpcrdma_xdr::UNIT, "or all are read one by one");
         for cut in 0..=octets.len() {
             let mut stream = Stream::new();
             stream.push_run(Bytes::copy_from_slice(&octets[..cut]));
             stream.push_run(Bytes::copy_from_slice(&octets[cut..]));
             let mut decoder = Decoder::new(stream);
-            assert_eq!(Attributes::decode(&mut decoder).unwrap(), attributes, "cut at {cut}");
+            assert_eq!(T::decode(&mut decoder).unwrap(), *value, "cut at {cut}");
             decoder.finish().unwrap();
         }
+    }
+
+    #[test]
+    fn words_that_lie_together_and_words_that_do_not_have_the_same_value() {
+        let draw = &mut Draw::new(2);
+        has_the_same_value_however_it_is_cut(&words().0);
+        for cache in [false, true] {
+            has_the_same_value_however_it_is_cut(&Sequence { cache, ..Sequence::sample(draw) });
+        }
+        has_the_same_value_however_it_is_cut(&SequenceOk::sample(draw));
+        has_the_same_value_however_it_is_cut(&Read::sample(draw));
+    }
+
+    #[test]
+    fn a_boolean_that_is_neither_is_named_with_its_place() {
+        let mut octets = encoded(&Sequence::sample(&mut Draw::new(3)));
+        *octets.last_mut().unwrap() = 2;
+        let wrong = Sequence::decode(&mut Decoder::new(Stream::from(Bytes::from(octets)))).unwrap_err();
+        assert_eq!(wrong, DecodeError::BadValue { position: 28, value: 2, what: "boolean" });
     }
 
     #[test]

@@ -23,29 +23,15 @@ pub(super) struct Exchanged {
     pub(super) is_retransmitted: bool,
 }
 
-/// The result of an operation that goes without a session.
-pub(super) type Alone = Result<Outcome<ItemData>, Error>;
+/// A call as it is sent.
+struct Encoded {
+    args: Payload,
+    shape: ReplyShape,
+    is_repeatable: bool,
+}
 
-impl Inner {
-    /// A call outside all slots.
-    pub(super) async fn exchange(
-        &self,
-        purpose: Op,
-        call: &Arguments,
-        sink: Option<Buffer>,
-        most: Option<usize>,
-    ) -> Result<Exchanged, Error> {
-        self.exchange_over(&self.client, purpose, call, sink, most).await
-    }
-
-    async fn exchange_over(
-        &self,
-        client: &Client,
-        purpose: Op,
-        call: &Arguments,
-        sink: Option<Buffer>,
-        most: Option<usize>,
-    ) -> Result<Exchanged, Error> {
+impl Encoded {
+    fn new(call: &Arguments) -> Self {
         let mut encoder = Encoder::new();
         call.encode(&mut encoder);
         let mut shape = call.reply_shape();
@@ -53,14 +39,30 @@ impl Inner {
             // Linux's nfsd places the wrong bytes of a link's text, and removes the wrong ones from its reply.
             shape.items.clear();
         }
+        Self { args: encoder.finish(), shape, is_repeatable: call.is_repeatable() }
+    }
+}
+
+/// The result of an operation that goes without a session.
+pub(super) type Alone = Result<Outcome<ItemData>, Error>;
+
+impl Inner {
+    async fn exchange(
+        &self,
+        client: &Client,
+        purpose: Op,
+        call: Encoded,
+        sink: Option<Buffer>,
+        most: Option<usize>,
+    ) -> Result<Exchanged, Error> {
+        let Encoded { args, mut shape, is_repeatable } = call;
         if let Some(most) = most {
             shape.max_len = shape.max_len.min(most);
         }
         if let (Some(room), Some(buffer)) = (shape.items.first_mut(), sink) {
             *room = ItemRoom { max_len: room.max_len.min(buffer.capacity()), buffer: Some(buffer) };
         }
-        let args = encoder.finish();
-        let (results, is_retransmitted) = self.call(client, call.is_repeatable(), args, shape, purpose).await?;
+        let (results, is_retransmitted) = self.call(client, is_repeatable, args, shape, purpose).await?;
         let mut decoder = results;
         let results = Results::decode(&mut decoder).map_err(|error| Error::call(purpose, error.into()))?;
         decoder.finish().map_err(|error| Error::call(purpose, error.into()))?;
@@ -93,8 +95,8 @@ impl Inner {
     pub(super) async fn alone_over(&self, client: &Client, args: Args) -> Alone {
         let op = args.op();
         let call = Arguments::new(self.minor, vec![args]);
-        let Exchanged { results, .. } = self.exchange_over(client, op, &call, None, None).await?;
-        let failed = reply::check(&[op], &results).map_err(|what| Error::nonsense(op, what))?;
+        let Exchanged { results, .. } = self.exchange(client, op, Encoded::new(&call), None, None).await?;
+        let failed = reply::check(&call.ops, &results).map_err(|what| Error::nonsense(op, what))?;
         match (failed, results.results.into_iter().next()) {
             (None, Some(outcome)) => Ok(outcome),
             (Some(failed), Some(outcome)) if outcome.op().is_some() && failed.at == 0 => Ok(outcome),
@@ -124,10 +126,10 @@ impl Inner {
 
     /// Minor version 0: only the transport's XID connects a reply with its call (ULB-5.5-d).
     async fn without_session(&self, plan: Plan, ops: Vec<Args>, sink: Option<Buffer>) -> Result<Reply, Error> {
-        let called: Vec<Op> = ops.iter().map(Args::op).collect();
         let call = Arguments::new(0, ops);
-        let Exchanged { results, is_retransmitted } = self.exchange(plan.purpose, &call, sink, None).await?;
-        let failed = reply::check(&called, &results).map_err(|what| Error::nonsense(plan.purpose, what))?;
+        let Exchanged { results, is_retransmitted } =
+            self.exchange(&self.client, plan.purpose, Encoded::new(&call), sink, None).await?;
+        let failed = reply::check(&call.ops, &results).map_err(|what| Error::nonsense(plan.purpose, what))?;
         let mut reply = Reply::new(results.results, failed, plan.purpose, self.client.caller());
         reply.is_repeated = is_retransmitted;
         Ok(reply)
@@ -149,12 +151,13 @@ impl Inner {
         }
         let sequence = Args::Sequence(session.sequence(&slot, plan.is_kept));
         let all: Vec<Args> = std::iter::once(sequence).chain(ops).collect();
-        let called: Vec<Op> = all.iter().map(Args::op).collect();
         let call = Arguments::new(self.minor, all);
-        let most = self.fits(session, plan, &call)?;
+        let encoded = Encoded::new(&call);
+        let most = self.fits(session, plan, &call, encoded.args.len())?;
         slot.sending();
-        let Exchanged { results, is_retransmitted } = self.exchange(plan.purpose, &call, sink, most).await?;
-        let failed = reply::check(&called, &results).map_err(|what| Error::nonsense(plan.purpose, what))?;
+        let Exchanged { results, is_retransmitted } =
+            self.exchange(&self.client, plan.purpose, encoded, sink, most).await?;
+        let failed = reply::check(&call.ops, &results).map_err(|what| Error::nonsense(plan.purpose, what))?;
         self.settle(ground, session, &mut slot, &results)?;
         let mut outcomes = results.results;
         if !outcomes.is_empty() {
@@ -167,17 +170,16 @@ impl Inner {
         Ok(reply)
     }
 
-    /// Checks that the session allows the call. Returns the most bytes that the results may have.
-    fn fits(&self, session: &Session, plan: Plan, call: &Arguments) -> Result<Option<usize>, Error> {
+    /// Checks that the session allows the call, whose arguments have `args` bytes. Returns the most bytes that the
+    /// results may have.
+    fn fits(&self, session: &Session, plan: Plan, call: &Arguments, args: usize) -> Result<Option<usize>, Error> {
         let refused =
             |what, unit, wanted, allowed| Err(Error::TooLarge { operation: plan.purpose, what, unit, wanted, allowed });
         let operations = session.fore.max_operations as usize;
         if call.ops.len() > operations {
             return refused("call", "operations", call.ops.len(), operations);
         }
-        let mut encoder = Encoder::new();
-        call.encode(&mut encoder);
-        let (args, allowed) = (encoder.finish().len(), self.most_args(session));
+        let allowed = self.most_args(session);
         if args > allowed {
             return refused("call", "bytes", args, allowed);
         }

@@ -1,7 +1,7 @@
 //! The results of a COMPOUND, compared with the call.
 
 use super::Error;
-use rpcrdma_nfs::v4::{Op, Outcome, Results, Status};
+use rpcrdma_nfs::v4::{Args, Op, Outcome, Results, Status};
 use rpcrdma_xdr::ItemData;
 
 /// Results of operations, in order; all of them fit the call.
@@ -30,14 +30,14 @@ pub(super) struct Failed {
 ///
 /// # Errors
 /// What the server did, if they do not fit.
-pub(super) fn check<D>(called: &[Op], results: &Results<D>) -> Result<Option<Failed>, &'static str> {
+pub(super) fn check<D>(called: &[Args], results: &Results<D>) -> Result<Option<Failed>, &'static str> {
     let outcomes = &results.results;
     if outcomes.len() > called.len() {
         return Err("returned more results than there were operations");
     }
-    for (op, outcome) in called.iter().zip(outcomes) {
+    for (args, outcome) in called.iter().zip(outcomes) {
         // In the reply to an illegal operation, the result has another operation number.
-        if outcome.op().is_some_and(|answered| answered != *op) {
+        if outcome.op().is_some_and(|answered| answered != args.op()) {
             return Err("returned the results of another operation");
         }
     }
@@ -48,7 +48,7 @@ pub(super) fn check<D>(called: &[Op], results: &Results<D>) -> Result<Option<Fai
     match (outcomes.len(), results.status) {
         // The server refused the whole call, for example because of its minor version.
         (0, status) if status != Status::OK => {
-            let op = called.first().copied().ok_or("refused a call without operations")?;
+            let op = called.first().map(Args::op).ok_or("refused a call without operations")?;
             Ok(Some(Failed { op, at: 0, status }))
         }
         (_, status) if status != last => Err("returned another status than that of the last operation"),
@@ -56,7 +56,7 @@ pub(super) fn check<D>(called: &[Op], results: &Results<D>) -> Result<Option<Fai
         (_, Status::OK) => Ok(None),
         (len, status) => {
             let at = len - 1;
-            let op = called.get(at).copied().ok_or("returned more results than there were operations")?;
+            let op = called.get(at).map(Args::op).ok_or("returned more results than there were operations")?;
             Ok(Some(Failed { op, at, status }))
         }
     }
@@ -116,10 +116,9 @@ mod tests {
     use super::*;
     use rpcrdma_nfs::v4::{Handle, Tag, ops};
 
-    const CALLED: [Op; 3] = [Op::PutFh, Op::GetFh, Op::LookupP];
-
     fn results(status: Status, results: Vec<Outcome>) -> Result<Option<Failed>, &'static str> {
-        check(&CALLED, &Results { status, tag: Tag::default(), results })
+        let put = ops::PutFh { file: Handle::new(b"f").unwrap() };
+        check(&[Args::PutFh(put), Args::GetFh, Args::LookupP], &Results { status, tag: Tag::default(), results })
     }
 
     fn handle() -> Outcome {

@@ -50,7 +50,7 @@ xdr_fixed! {
     pub struct Verifier: VERIFIER_BYTES;
 }
 
-xdr_struct! {
+xdr_words! {
     /// Names an open, a lock or a delegation, and how often it has changed (`stateid4`): 16 octets.
     #[derive(Copy, Hash)]
     pub struct StateId {
@@ -59,7 +59,9 @@ xdr_struct! {
         /// Names the state.
         pub other: StateIdOther,
     }
+}
 
+xdr_struct! {
     /// An owner of opens or locks: a name that only its client understands (`state_owner4`).
     #[derive(Hash)]
     pub struct Owner {

@@ -16,7 +16,7 @@ xdr_enum! {
     }
 }
 
-xdr_struct! {
+xdr_words! {
     /// READ: asks for octets of the current file.
     #[derive(Copy)]
     pub struct Read {
@@ -27,7 +27,9 @@ xdr_struct! {
         /// How many octets at most.
         pub count: u32,
     }
+}
 
+xdr_struct! {
     /// What WRITE returns.
     #[derive(Copy)]
     pub struct WriteOk {

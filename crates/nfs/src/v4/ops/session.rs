@@ -146,7 +146,9 @@ xdr_struct! {
         /// The session.
         pub session: SessionId,
     }
+}
 
+xdr_words! {
     /// SEQUENCE: says by which slot of which session a call comes, and renews the lease.
     #[derive(Copy)]
     pub struct Sequence {
@@ -178,7 +180,9 @@ xdr_struct! {
         /// Flags of [`sequence_status`].
         pub status: u32,
     }
+}
 
+xdr_struct! {
     /// SET_SSV: changes the secret.
     pub struct SetSsv {
         /// The octets that are mixed into the secret.

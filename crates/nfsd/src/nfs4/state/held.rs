@@ -206,7 +206,7 @@ impl<P> Inner<P> {
         if let Some(lost) = self.revoked.get(&id.other) {
             return Err(lost.why.status());
         }
-        if !self.states.contains_key(&id.other) {
+        if self.by_owner.is_some() && !self.states.contains_key(&id.other) {
             self.take_note(id.other);
         }
         let state = self.states.get_mut(&id.other).ok_or(Status::BAD_STATEID)?;
