@@ -45,10 +45,10 @@ pub(crate) fn release_with_flag(root: &Path, package: &str, flag: &str, target: 
     find(&built, package, Program::Only)
 }
 
-/// Fetches all that any build of the workspace needs, so that a build needs no network.
+/// Fetches what builds of the workspace for this machine need, so that they need no network.
 pub(crate) fn fetch(root: &Path) -> anyhow::Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo).args(["fetch", "--locked"]).current_dir(root).status().context("cargo fetch")?;
+    let arguments = ["fetch", "--locked", "--target", &host()?];
+    let status = cargo().args(arguments).current_dir(root).status().context("cargo fetch")?;
     ensure!(status.success(), "cargo fetch: {status}");
     Ok(())
 }
@@ -95,10 +95,14 @@ pub(crate) fn debug(root: &Path, package: &str, program: Program<'_>) -> anyhow:
     find(&built, package, program)
 }
 
+/// The cargo that runs this program, or else the usual one.
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
 /// Runs cargo, and returns its message about each artifact that it has built.
 fn run_cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> anyhow::Result<Vec<Value>> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
+    let output = cargo()
         .args(arguments)
         .envs(environment.iter().copied())
         .args(["--message-format", "json-render-diagnostics"])

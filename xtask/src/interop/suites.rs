@@ -46,8 +46,7 @@ fn from_crate(image: &Image, name: &str, version: &str) -> anyhow::Result<PathBu
     if program.exists() {
         return Ok(program);
     }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
+    let status = crate::programs::cargo()
         .args(["install", "--quiet", "--locked", "--version", version, "--root"])
         .arg(&folder)
         .arg("--target-dir")

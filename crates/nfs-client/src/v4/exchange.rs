@@ -18,12 +18,12 @@ use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Payload};
 use std::sync::atomic::Ordering;
 
 /// A reply, and whether the server may have executed the call before.
-pub(super) struct Exchanged {
-    pub(super) results: Results<ItemData>,
-    pub(super) is_retransmitted: bool,
+struct Exchanged {
+    results: Results<ItemData>,
+    is_retransmitted: bool,
 }
 
-/// A call as it is sent.
+/// A call in wire form, so that its length is known before it is sent.
 struct Encoded {
     args: Payload,
     shape: ReplyShape,
@@ -47,6 +47,7 @@ impl Encoded {
 pub(super) type Alone = Result<Outcome<ItemData>, Error>;
 
 impl Inner {
+    /// Sends a call whose reply may have at most this many bytes of results, and waits for the reply.
     async fn exchange(
         &self,
         client: &Client,
