@@ -309,6 +309,8 @@ struct Cuttable {
     is_cut: Arc<AtomicBool>,
 }
 
+impl Io for Cuttable {}
+
 impl Cuttable {
     fn stands(&self) -> io::Result<()> {
         match self.is_cut.load(Ordering::Relaxed) {

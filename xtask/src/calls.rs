@@ -36,6 +36,9 @@ const MOST_SECONDS: f64 = 40.0;
 /// How long a server may take for its start.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Looking for a message before it is there takes system calls: as many as there is time for.
+const ASLEEP: [&str; 2] = ["--busy-poll", "0"];
+
 /// A kind of operation, and the most system calls for each.
 struct Line {
     op: &'static str,
@@ -142,7 +145,7 @@ fn count_for(seconds: f64, program: &Path, scratch: &Path, line: &Line) -> anyho
     let depth = line.depth.to_string();
     let mut bench = traced(&at_client);
     bench.arg(program).args(["bench", &url, "--op", line.op, "--depth", &depth, "--json"]);
-    bench.args(["--seconds", &seconds.to_string()]);
+    bench.args(["--seconds", &seconds.to_string()]).args(ASLEEP);
     match line.op {
         "read" => drop(bench.args(["--block", "4K"])),
         "write" => drop(bench.args(["--block", "4K", "--overwrite"])),
@@ -193,6 +196,7 @@ impl Server {
         let _ = fs::remove_file(&ready);
         let mut command = traced(count);
         command.arg(program).arg("serve").arg(export).arg("--state").arg(state).args(["--threads", "1", "--json"]);
+        command.args(ASLEEP);
         command.args(["--listen", "127.0.0.1:0", "--mountd", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--locks", "off"]);
         let strace = command.stdout(fs::File::create(&ready)?).stderr(Stdio::null()).spawn().context("strace")?;
         let mut server = Self { strace, rdma: String::new(), tcp: String::new(), mountd: String::new() };

@@ -90,28 +90,9 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is out of range"))
 }
 
-/// The longest such time: beyond it, a sleep costs less than busy polling saves.
-const MAX_BUSY_POLL: Duration = Duration::from_millis(10);
-
-/// Microseconds of a thread's time after each message.
-pub(crate) fn parse_busy_poll(text: &str) -> Result<Duration, String> {
-    let time = text.parse().map(Duration::from_micros).map_err(|error| format!("{text:?}: {error}"))?;
-    if time > MAX_BUSY_POLL {
-        return Err(format!("{text:?} is out of range: 0 to {} microseconds", MAX_BUSY_POLL.as_micros()));
-    }
-    Ok(time)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn busy_polling_is_bounded() {
-        assert_eq!(parse_busy_poll("0"), Ok(Duration::ZERO));
-        assert_eq!(parse_busy_poll("10000"), Ok(MAX_BUSY_POLL));
-        assert!(parse_busy_poll("10001").is_err() && parse_busy_poll("-1").is_err() && parse_busy_poll("a").is_err());
-    }
 
     #[test]
     fn places_in_files_may_be_zero_and_large() {

@@ -3,17 +3,18 @@
 use crate::{args::ClientArgs, capture::CaptureArgs, waiting::Watch};
 use anyhow::Result;
 use rpcrdma::client;
+use rpcrdma_env::BusyPoll;
 use rpcrdma_iwarp::Tap;
 use rpcrdma_transport::Observer;
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 /// What the user has asked of the transport.
 #[derive(Clone, Default)]
 pub(crate) struct Options {
     /// Do not ask for iWARP's CRC.
     pub(crate) no_crc: bool,
-    /// How long a thread looks for the next message before it sleeps.
-    pub(crate) busy_poll: Duration,
+    /// When a thread looks for the next message before it sleeps.
+    pub(crate) busy_poll: BusyPoll,
     /// Where to capture what passes over RDMA.
     pub(crate) capture: CaptureArgs,
     /// Sees what passes over RDMA.

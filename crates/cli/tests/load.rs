@@ -1,5 +1,6 @@
 //! Compares the server's memory for idle and active connections with fixed limits, and checks that nothing remains of
-//! them. The tests count memory and descriptors, and measure no time. docs/load.md explains the limits.
+//! them, and that silent clients cost no processor time. The tests count memory, descriptors and the ticks that the
+//! system has counted for the server, and measure no time. docs/load.md explains the limits.
 
 mod common;
 
@@ -121,4 +122,31 @@ async fn connections_of_version_1_cost_what_is_stated_and_leave_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn connections_of_version_2_cost_what_is_stated_and_leave_nothing() {
     connections_cost_what_is_stated(Versions::Two).await;
+}
+
+/// While calls come one after the other the server looks for the next one before it sleeps. It stops when none comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn silent_clients_cost_no_processor_time() {
+    /// How long the clients are silent, and what the server may need meanwhile for what it does by itself. A thread
+    /// that went on looking would need a hundred ticks of 10 ms.
+    const SILENT: Duration = Duration::from_secs(1);
+    const TICKS: u64 = 10;
+    let scratch = tempfile::tempdir().unwrap();
+    let server = server(scratch.path());
+    let dialler = Dialler::new().unwrap();
+    let crowd = gather(&dialler, &server, Versions::One, 4).await;
+    let busy = Busy { depth: 1, pause: Duration::ZERO, lasts: WORK, seed: 7 };
+    assert!(crowd.work(busy).await.unwrap().calls > 0);
+    settled(&server).await;
+    let before = ticks(server.pid());
+    tokio::time::sleep(SILENT).await;
+    let used = ticks(server.pid()) - before;
+    assert!(used <= TICKS, "{used} ticks in a second without a call");
+}
+
+/// The processor time of a process: the fields `utime` and `stime` of proc(5).
+fn ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
 }

@@ -16,6 +16,7 @@
 //!
 //! * `tokio` (off by default): `tokio_env`, and `TokioClock` for tests that pause tokio's time.
 
+mod busy_poll;
 mod clock;
 mod memory;
 mod random;
@@ -24,6 +25,7 @@ mod thread_clock;
 #[cfg(feature = "tokio")]
 mod tokio_env;
 
+pub use busy_poll::{BusyPoll, NoBusyPoll, Spin};
 pub use clock::{Clock, Timestamp};
 pub use memory::{Allocator, Buffer, Heap, Memory, Slices, few};
 pub use random::{OsRandom, Random, SeededRandom};

@@ -50,4 +50,4 @@ pub use queue_pair::{
 };
 pub use receives::{ReceivePool, Receives, SharedReceives};
 pub use rpcrdma_env::{Allocator, BoxFuture, Buffer};
-pub use waiting::{Spin, within};
+pub use waiting::within;

@@ -1,6 +1,6 @@
-//! How providers wait: with a time limit, or by polling instead of sleeping.
+//! How providers wait: with a time limit.
 
-use rpcrdma_env::{Clock, Timestamp};
+use rpcrdma_env::Clock;
 use std::{
     future::{Future, poll_fn},
     pin::pin,
@@ -19,44 +19,10 @@ pub async fn within<T>(clock: &dyn Clock, limit: Duration, future: impl Future<O
     .await
 }
 
-/// Polls a peer's socket or queue for a while instead of sleeping until it has something: on most machines it takes
-/// longer to wake another processor than to answer a call.
-#[derive(Debug, Default)]
-pub struct Spin(State);
-
-#[derive(Debug, Default)]
-enum State {
-    #[default]
-    Off,
-    /// A message of the peer has arrived.
-    Heard,
-    Until(Timestamp),
-}
-
-impl Spin {
-    /// A message of the peer has arrived: the time starts again.
-    pub fn heard(&mut self) {
-        self.0 = State::Heard;
-    }
-
-    /// Whether to poll once more: until `busy_poll` after the peer's last message. If it is zero, the answer is always
-    /// no, and no clock is read.
-    pub fn goes_on(&mut self, busy_poll: Duration, clock: &dyn Clock) -> bool {
-        match self.0 {
-            State::Off => return false,
-            _ if busy_poll.is_zero() => self.0 = State::Off,
-            State::Heard => self.0 = State::Until(clock.now() + busy_poll),
-            State::Until(end) if clock.now() >= end => self.0 = State::Off,
-            State::Until(_) => {}
-        }
-        !matches!(self.0, State::Off)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rpcrdma_env::BoxFuture;
+    use rpcrdma_env::{BoxFuture, Timestamp};
     use std::{
         future::{pending, ready},
         sync::atomic::{AtomicU64, Ordering},
@@ -95,21 +61,5 @@ mod tests {
         assert!(endless.as_mut().poll(cx).is_pending());
         clock.0.store(19, Ordering::Relaxed);
         assert_eq!(endless.as_mut().poll(cx), Poll::Ready(None));
-    }
-
-    #[test]
-    fn spinning_begins_when_the_peer_is_heard_and_ends_in_time() {
-        let clock = Hand::default();
-        let busy = Duration::from_nanos(100);
-        let mut spin = Spin::default();
-        assert!(!spin.goes_on(busy, &clock));
-        spin.heard();
-        assert!(!spin.goes_on(Duration::ZERO, &clock));
-        spin.heard();
-        assert!(spin.goes_on(busy, &clock));
-        clock.0.store(99, Ordering::Relaxed);
-        assert!(spin.goes_on(busy, &clock));
-        clock.0.store(100, Ordering::Relaxed);
-        assert!(!spin.goes_on(busy, &clock) && !spin.goes_on(busy, &clock));
     }
 }

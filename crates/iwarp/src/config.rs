@@ -1,6 +1,7 @@
 //! The settings of a provider, and their limits.
 
 use crate::{protocol::mpa, tap::Tap};
+use rpcrdma_env::BusyPoll;
 use rpcrdma_fabric::{Capabilities, Fencing, HandleScope};
 use std::{sync::Arc, time::Duration};
 
@@ -82,10 +83,8 @@ pub struct Config {
     pub max_receives: usize,
     /// See [`DEFAULT_MAX_POSTED`].
     pub max_posted: usize,
-    /// For how long after a peer's last message the provider polls the socket before the thread sleeps. Zero, the
-    /// default, never polls. Polling avoids the wake-up before each answer, and costs up to so much processor time for
-    /// each.
-    pub busy_poll: Duration,
+    /// When the provider looks at the socket again and again before the thread sleeps.
+    pub busy_poll: BusyPoll,
     /// Observes all octets of all connections.
     pub tap: Option<Arc<dyn Tap>>,
 }
@@ -104,7 +103,7 @@ impl Default for Config {
             max_exposures: DEFAULT_MAX_EXPOSURES,
             max_receives: DEFAULT_MAX_RECEIVES,
             max_posted: DEFAULT_MAX_POSTED,
-            busy_poll: Duration::ZERO,
+            busy_poll: BusyPoll::default(),
             tap: None,
         }
     }

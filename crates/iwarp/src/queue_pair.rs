@@ -15,9 +15,9 @@ use crate::{
     tap::Direction,
 };
 use bytes::Bytes;
-use rpcrdma_env::{BoxFuture, Buffer, Timestamp};
+use rpcrdma_env::{BoxFuture, Buffer, Spin, Timestamp};
 use rpcrdma_fabric::{
-    Capabilities, Completion, ConnectionInfo, Lent, QueuePair, ReadWork, Refused, RemoteSegment, SendWork, Spin, Token,
+    Capabilities, Completion, ConnectionInfo, Lent, QueuePair, ReadWork, Refused, RemoteSegment, SendWork, Token,
     WriteWork,
 };
 use socket2::SockRef;
@@ -57,6 +57,7 @@ const OWES: usize = 4;
 impl IwarpQueuePair {
     pub(crate) fn new(shared: Arc<Shared>, wire: Wire, endpoint: Endpoint, info: ConnectionInfo) -> Self {
         let overlap = Overlap::new(endpoint.role());
+        let spin = Spin::new(shared.config.busy_poll);
         IwarpQueuePair {
             shared,
             wire: Some(wire),
@@ -66,7 +67,7 @@ impl IwarpQueuePair {
             nudges: 0,
             timer: None,
             mute: None,
-            spin: Spin::default(),
+            spin,
             overlap,
         }
     }
@@ -135,7 +136,7 @@ impl IwarpQueuePair {
                     return true;
                 }
             };
-            if !told && !spin.goes_on(shared.config.busy_poll, &*shared.env.clock) {
+            if !told && (endpoint.has_output() || !spin.goes_on(&*shared.env.clock)) {
                 return false;
             }
             let mut slices = endpoint.read_slices();
@@ -150,9 +151,7 @@ impl IwarpQueuePair {
             let result = if told { stream.try_io(Interest::READABLE, read) } else { read() };
             drop(slices);
             if !told && came.is_none() && result.as_ref().is_err_and(is_passing) {
-                // Other work on this processor, or tasks that wait for the same thread, go first.
-                std::thread::yield_now();
-                cx.waker().wake_by_ref();
+                Spin::again(cx);
                 return false;
             }
             match (came, result) {
@@ -162,7 +161,7 @@ impl IwarpQueuePair {
                         endpoint.show_read(octets, |octets| tap.octets(Direction::Received, octets));
                     }
                     owes[SENDING] = None;
-                    spin.heard();
+                    spin.heard(&*shared.env.clock);
                     endpoint.read(octets);
                     overlap.came(endpoint.completions());
                 }

@@ -1,7 +1,7 @@
 //! The required behaviour of every provider, over loopback TCP in both address families, with and without CRC, with
 //! FPDUs of the largest size and of hardware's size, with threads that sleep and threads that poll.
 
-use rpcrdma_env::tokio_env;
+use rpcrdma_env::{BusyPoll, tokio_env};
 use rpcrdma_fabric::suite::{Setup, cases};
 use rpcrdma_iwarp::{Config, Iwarp};
 use std::{sync::Arc, time::Duration};
@@ -43,5 +43,10 @@ async fn with_small_fpdus() {
 
 #[tokio::test]
 async fn with_busy_polling() {
-    run_all("127.0.0.1:0", |config| config.busy_poll = Duration::from_micros(200)).await;
+    run_all("127.0.0.1:0", |config| config.busy_poll = BusyPoll::For(Duration::from_micros(200))).await;
+}
+
+#[tokio::test]
+async fn without_busy_polling() {
+    run_all("127.0.0.1:0", |config| config.busy_poll = BusyPoll::Off).await;
 }

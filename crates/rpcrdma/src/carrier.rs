@@ -1,9 +1,8 @@
 //! What carries RDMA: software of our own, or a device of this machine.
 
 use crate::error::{Context, Error, ensure};
-use rpcrdma_env::Env;
+use rpcrdma_env::{BusyPoll, Env};
 use rpcrdma_verbs::{Device, Verbs};
-use std::time::Duration;
 
 /// What carries RDMA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +21,7 @@ pub enum Carrier {
 pub(crate) async fn verbs(
     env: &Env,
     device: Device,
-    busy_poll: Duration,
+    busy_poll: BusyPoll,
     no_crc: bool,
     tapped: bool,
 ) -> Result<Verbs, Error> {

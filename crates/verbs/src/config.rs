@@ -1,5 +1,6 @@
 //! The settings of a provider, and their limits.
 
+use rpcrdma_env::BusyPoll;
 use std::{net::IpAddr, time::Duration};
 
 /// RDMA Reads at a time, in each direction: as many as Linux's NFS server asks for.
@@ -89,9 +90,8 @@ pub struct Config {
     /// Exposing waits, a fraction of a millisecond, until the device has bound the window. Needed only if a peer can
     /// learn a handle in another way than from a Send on the same connection, which never overtakes the bind.
     pub await_binds: bool,
-    /// For so long after a completion the provider polls the queue before the thread sleeps. Zero, the default, never
-    /// polls.
-    pub busy_poll: Duration,
+    /// When the provider looks at the queue again and again before the thread sleeps.
+    pub busy_poll: BusyPoll,
 }
 
 impl Default for Config {
@@ -112,7 +112,7 @@ impl Default for Config {
             send_queue: DEFAULT_SEND_QUEUE,
             pool_bytes: DEFAULT_POOL_BYTES,
             await_binds: false,
-            busy_poll: Duration::ZERO,
+            busy_poll: BusyPoll::default(),
         }
     }
 }

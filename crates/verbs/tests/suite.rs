@@ -4,7 +4,7 @@
 //! RPCRDMA_VERBS_ADDRESS names an address of the device; without it the address is taken from the device's GIDs.
 
 use bytes::Bytes;
-use rpcrdma_env::tokio_env;
+use rpcrdma_env::{BusyPoll, tokio_env};
 use rpcrdma_fabric::{
     ConnectError, ConnectionParams, Fabric, Receives, SharedReceives,
     suite::{Setup, Verdict, cases},
@@ -126,7 +126,7 @@ async fn every_device_keeps_the_contract() {
 async fn with_busy_polling_and_a_pool_of_one_slab() {
     for (device, address) in in_use() {
         run_all(&device, address, |config| {
-            config.busy_poll = Duration::from_micros(200);
+            config.busy_poll = BusyPoll::For(Duration::from_micros(200));
             config.pool_bytes = 1;
         })
         .await;

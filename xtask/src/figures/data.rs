@@ -1,8 +1,8 @@
 //! Figures as they are kept: each measurement with all its rounds and their median.
 
 use super::{
-    crowd::Crowd, instructions::Instructions, limit::Limits, others::Others, profile::Profile, steps::Steps,
-    versions::Comparison,
+    crowd::Crowd, instructions::Instructions, limit::Limits, others::Others, polling::Polling, profile::Profile,
+    steps::Steps, versions::Comparison,
 };
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,9 @@ pub(super) struct Figures {
     /// Many connections.
     #[serde(default)]
     pub(super) crowd: Crowd,
+    /// Ends that look for messages beside ends that sleep.
+    #[serde(default)]
+    pub(super) polling: Polling,
     /// A build with a profile beside the usual one.
     #[serde(default)]
     pub(super) profile: Profile,
@@ -46,17 +49,17 @@ pub(crate) enum Place {
     OneCpu,
     /// On a processor each.
     TwoCpus,
-    /// On a processor each, both looking for messages before they sleep.
-    BusyPoll,
+    /// On a processor each, both asleep as soon as there is no message.
+    Asleep,
 }
 
 impl Place {
     /// In the order in which they are measured.
-    pub(super) const ALL: [Place; 4] = [Place::Free, Place::OneCpu, Place::TwoCpus, Place::BusyPoll];
+    pub(super) const ALL: [Place; 4] = [Place::Free, Place::OneCpu, Place::TwoCpus, Place::Asleep];
 
     /// Whether each end has a processor of its own.
     pub(super) fn is_apart(self) -> bool {
-        matches!(self, Place::TwoCpus | Place::BusyPoll)
+        matches!(self, Place::TwoCpus | Place::Asleep)
     }
 }
 

@@ -41,7 +41,20 @@ pub(super) fn one(program: &Path, arguments: &[String]) -> anyhow::Result<Sample
 impl Line {
     /// Measures the server at a URL; `pid` is its process, if it runs on this machine.
     pub(super) fn measure(&self, program: &Path, url: &str, pid: Option<u32>, seconds: f64) -> anyhow::Result<Sample> {
+        self.measure_with(program, url, pid, seconds, &[])
+    }
+
+    /// The same with more arguments for `rpcrdma bench`.
+    pub(super) fn measure_with(
+        &self,
+        program: &Path,
+        url: &str,
+        pid: Option<u32>,
+        seconds: f64,
+        more: &[&str],
+    ) -> anyhow::Result<Sample> {
         let mut arguments = vec![url.to_owned()];
+        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
         arguments.extend(self.options(seconds));
         if self.op == WRITE {
             arguments.push("--overwrite".into());

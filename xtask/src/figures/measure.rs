@@ -106,8 +106,7 @@ pub(super) fn request(program: &Path, block: u32, seconds: f64, apart: bool) -> 
 
 /// The options that say how both ends wait for messages.
 fn polling(place: Place) -> Vec<String> {
-    let micros = plan::BUSY_POLL_MICROS.to_string();
-    if place == Place::BusyPoll { vec!["--busy-poll".into(), micros] } else { Vec::new() }
+    if place == Place::Asleep { vec!["--busy-poll".into(), "0".into()] } else { Vec::new() }
 }
 
 /// A server that runs. It ends when it is dropped.
@@ -206,6 +205,13 @@ impl Drop for Server {
     }
 }
 
+/// The n-th of the processors that this thread may use, or the last one.
+pub(super) fn nth_processor(nth: usize) -> anyhow::Result<usize> {
+    let allowed = sched_getaffinity(None).context("reading the affinity")?;
+    let allowed = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
+    allowed.take(nth + 1).last().context("no processor is allowed")
+}
+
 /// While this value lives, this thread and the processes that it starts run on one processor.
 pub(super) struct Pinned {
     /// `None` is this thread.
@@ -217,6 +223,11 @@ impl Pinned {
     /// Pins this thread to the n-th of the allowed processors, or to the last one.
     pub(super) fn to(nth: usize) -> anyhow::Result<Self> {
         Self::threads(vec![None], nth)
+    }
+
+    /// Pins this thread to a processor, even if it was pinned to another one.
+    pub(super) fn on(cpu: usize) -> anyhow::Result<Self> {
+        Self::threads_on(vec![None], cpu)
     }
 
     /// Pins all threads of other processes. This thread must not be pinned.
@@ -231,9 +242,11 @@ impl Pinned {
     }
 
     fn threads(threads: Vec<Option<Pid>>, nth: usize) -> anyhow::Result<Self> {
+        Self::threads_on(threads, nth_processor(nth)?)
+    }
+
+    fn threads_on(threads: Vec<Option<Pid>>, cpu: usize) -> anyhow::Result<Self> {
         let before = sched_getaffinity(None).context("reading the affinity")?;
-        let allowed = (0..CpuSet::MAX_CPU).filter(|&cpu| before.is_set(cpu));
-        let cpu = allowed.take(nth + 1).last().context("no processor is allowed")?;
         let mut one = CpuSet::new();
         one.set(cpu);
         let pinned = Self { threads, before };

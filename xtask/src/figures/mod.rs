@@ -14,6 +14,7 @@ pub(crate) mod measure;
 mod others;
 mod plan;
 mod plot;
+mod polling;
 mod profile;
 pub(crate) mod section;
 mod steps;
@@ -38,6 +39,7 @@ const LIMITS_PART: &str = "limits";
 const OTHERS_PART: &str = "others";
 const STEPS_PART: &str = "steps";
 const CROWD_PART: &str = "crowd";
+const POLLING_PART: &str = "polling";
 const PROFILE_PART: &str = "profile";
 const INSTRUCTIONS_PART: &str = "instructions";
 const PICTURES: &str = "figures";
@@ -86,6 +88,8 @@ enum Only {
     Steps,
     /// From 1 to 256 connections, with 1, 2 and 4 threads of the server
     Crowd,
+    /// Ends that look for the next message before they sleep, and ends that do not
+    Polling,
     /// The build of `cargo xtask pgo` beside the usual one; only measured if it is named
     Profile,
     /// Instructions of small calls, counted by valgrind; only if it is named
@@ -137,6 +141,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let (rounds, seconds) = if quick { QUICK } else { (ROUNDS, SECONDS) };
         crowd::measure(&program, &scratch.0, rounds, seconds)
     };
+    let polling = || {
+        let (rounds, seconds) = if quick { QUICK } else { (LIMITS_ROUNDS, SECONDS) };
+        polling::measure(&program, &scratch.0, rounds, seconds)
+    };
     let profile = || {
         let profiled =
             crate::pgo::built(root)?.context("nothing is built with a profile: first run `cargo xtask pgo`")?;
@@ -146,12 +154,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let figures = match arguments.only {
         None => {
             let (limits, others) = (limits()?, others()?);
-            let (steps, crowd) = (steps()?, crowd()?);
+            let (steps, crowd, polling) = (steps()?, crowd()?, polling()?);
             let Figures { profile, instructions, .. } = read(&kept)?;
-            Figures { versions: versions()?, limits, others, steps, crowd, profile, instructions, ..throughput()? }
+            let versions = versions()?;
+            let measured = throughput()?;
+            Figures { versions, limits, others, steps, crowd, polling, profile, instructions, ..measured }
         }
         Some(Only::Steps) => Figures { steps: steps()?, ..read(&kept)? },
         Some(Only::Instructions) => Figures { instructions: instructions()?, ..read(&kept)? },
+        Some(Only::Polling) => Figures { polling: polling()?, ..read(&kept)? },
         Some(Only::Profile) => Figures { profile: profile()?, ..read(&kept)? },
         Some(Only::Crowd) => Figures { crowd: crowd()?, ..read(&kept)? },
         Some(Only::Versions) => Figures { versions: versions()?, ..read(&kept)? },
@@ -199,7 +210,7 @@ fn read(folder: &Path) -> anyhow::Result<Figures> {
 }
 
 /// The parts of the document.
-fn parts(figures: &Figures) -> [(&'static str, String); 8] {
+fn parts(figures: &Figures) -> [(&'static str, String); 9] {
     let versions = versions::section(&figures.versions, PICTURES);
     let (limits, others) = (limit::section(&figures.limits), others::section(&figures.others));
     let (steps, crowd) = (steps::section(&figures.steps), crowd::section(&figures.crowd));
@@ -210,6 +221,7 @@ fn parts(figures: &Figures) -> [(&'static str, String); 8] {
         (OTHERS_PART, others),
         (STEPS_PART, steps),
         (CROWD_PART, crowd),
+        (POLLING_PART, polling::section(&figures.polling)),
         (PROFILE_PART, profile::section(&figures.profile)),
         (INSTRUCTIONS_PART, instructions::section(&figures.instructions)),
     ]

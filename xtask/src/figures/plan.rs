@@ -20,10 +20,6 @@ pub(super) const DEPTHS: [u64; 6] = [1, 2, 4, 8, 16, 32];
 /// The depth of small calls in the table.
 pub(super) const MAX_DEPTH: u64 = 32;
 
-/// How long both ends look for messages before they sleep in `Place::BusyPoll`, in microseconds: longer than a small
-/// call takes.
-pub(super) const BUSY_POLL_MICROS: u32 = 100;
-
 /// One run of `rpcrdma bench`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {

@@ -2,7 +2,7 @@
 
 use super::{
     data::{Figures, Measurement, Place, Sample, ratio},
-    plan::{BUSY_POLL_MICROS, DEPTH, KIB_4, MAX_DEPTH, MIB, NULL, READ, REQUEST, STREAM, WRITE},
+    plan::{DEPTH, KIB_4, MAX_DEPTH, MIB, NULL, READ, REQUEST, STREAM, WRITE},
     plot::PICTURES,
 };
 use std::fmt::Write as _;
@@ -23,14 +23,10 @@ pub(super) fn section(figures: &Figures, pictures: &str) -> String {
     }
     out += "\nThe latency of a call depends most on where the system puts the two processes. In the tables below their affinity \
             is set, and the server has one thread.\n";
-    let busy = format!(
-        "A processor each, both ends with `--busy-poll {BUSY_POLL_MICROS}`, which costs processor time while no message \
-         comes; the baseline sleeps:"
-    );
     for (place, told) in [
         (Place::OneCpu, "Both on one processor, which shows what a call costs:"),
-        (Place::TwoCpus, "A processor each, so that each end has to wake the other:"),
-        (Place::BusyPoll, &busy),
+        (Place::TwoCpus, "A processor each; the baseline sleeps, and our ends look for messages while it pays:"),
+        (Place::Asleep, "A processor each, both ends with `--busy-poll 0`, so that each end has to wake the other:"),
     ] {
         let _ = write!(out, "\n{told}\n\n| operation | result | to the baseline |\n|---|---|---|\n");
         for row in small(figures, place) {

@@ -29,6 +29,7 @@ use limit::Waits;
 use load::{Crew, Load, Sample};
 use report::Report;
 use rpcrdma::client::NfsUrl;
+use rpcrdma_env::BusyPoll;
 use settled::Settled;
 use std::{
     net::SocketAddr,
@@ -148,9 +149,10 @@ pub(crate) struct BenchArgs {
     limit_peer: Option<SocketAddr>,
     #[command(flatten)]
     capture: CaptureArgs,
-    /// After each message, look for the next one for this time, at most 10000 microseconds, before the thread sleeps
-    #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = args::parse_busy_poll)]
-    busy_poll: Duration,
+    /// After each message, look for the next one for this time, at most 10000 microseconds, before the thread sleeps.
+    /// auto: 100 microseconds, and only where replies come one at a time in quick succession; 0: sleep at once
+    #[arg(long, value_name = "auto|MICROSECONDS", default_value_t)]
+    busy_poll: BusyPoll,
     /// Do not ask for iWARP's CRC; a connection works without it only if the server does not ask for it either
     #[arg(long)]
     no_crc: bool,

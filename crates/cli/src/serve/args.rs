@@ -2,7 +2,7 @@
 
 use super::exports::ExportOption;
 use crate::{
-    args::{Verbosity, parse_busy_poll, parse_seconds, parse_size},
+    args::{Verbosity, parse_seconds, parse_size},
     capture::CaptureArgs,
 };
 use clap::{
@@ -14,6 +14,7 @@ use rpcrdma::{
     client::command::parse_versions,
     server::{DEFAULT_NFS_VERSIONS, NfsVersions, Rpcbind},
 };
+use rpcrdma_env::BusyPoll;
 use rpcrdma_nfsd::{Cidr, Domain, Security};
 use rpcrdma_transport::Versions;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
@@ -192,9 +193,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "1|2|auto", default_value = "auto", value_parser = parse_versions)]
     pub(crate) rpcrdma: Versions,
     /// After each message, look for the next one for this time, at most 10000 microseconds, before the thread sleeps.
-    /// The server answers faster, and uses up to so much processor time after each message
-    #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = parse_busy_poll)]
-    pub(crate) busy_poll: Duration,
+    /// The server answers faster, and uses up to so much processor time after each message. auto: 100 microseconds,
+    /// and only where calls come one at a time in quick succession; 0: sleep at once
+    #[arg(long, value_name = "auto|MICROSECONDS", default_value_t)]
+    pub(crate) busy_poll: BusyPoll,
     /// Do not ask for iWARP's CRC; a connection works without it only if the client does not ask for it either
     #[arg(long)]
     pub(crate) no_crc: bool,

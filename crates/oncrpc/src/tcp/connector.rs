@@ -1,20 +1,13 @@
 //! How a client's connections are made.
 
+use super::Io;
 use rpcrdma_env::BoxFuture;
 use std::{
     io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::{TcpSocket, TcpStream, UnixStream},
-};
-
-/// A stream of bytes in both directions.
-pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
 /// Makes connections to one server, again and again.
 pub trait Connector: Send + Sync {

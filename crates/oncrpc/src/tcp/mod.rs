@@ -10,12 +10,14 @@
 mod calls;
 mod client;
 mod connector;
+mod io;
 mod record;
 mod reverse;
 mod server;
 
 pub use client::{ClientOptions, Reverse, TcpTransport, connect};
-pub use connector::{Connector, Io, TcpConnector, UnixConnector};
+pub use connector::{Connector, TcpConnector, UnixConnector};
+pub use io::Io;
 pub use record::RecordError;
 pub use server::{ConnectionError, ConnectionHandle, Endpoint, ServerOptions, serve};
 

@@ -45,6 +45,8 @@ impl AsyncWrite for Counted {
     }
 }
 
+impl Io for Counted {}
+
 /// Connects once.
 struct Once(Mutex<Option<Box<dyn Io>>>);
 

@@ -5,10 +5,10 @@
 //! connection's allocator and is read straight into it. The writer shares the bytes that it gets. After an error
 //! neither can go on.
 
-use super::MAX_FRAGMENTS;
+use super::{Io, MAX_FRAGMENTS};
 use crate::{Arrival, Arrivals};
 use bytes::{BufMut, Bytes, BytesMut};
-use rpcrdma_env::{Allocator, BoxFuture, Buffer};
+use rpcrdma_env::{Allocator, BoxFuture, Buffer, BusyPoll, Clock, Spin};
 use rpcrdma_xdr::{Payload, Stream};
 use std::{
     collections::VecDeque,
@@ -18,7 +18,7 @@ use std::{
     sync::Arc,
     task::{Context, Poll, ready},
 };
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncReadExt, AsyncWrite, ReadBuf};
 
 // RPC-5531-11-a
 const LAST_FRAGMENT: u32 = 1 << 31;
@@ -84,10 +84,39 @@ pub(crate) struct RecordReader {
     at_read_before: u64,
     /// Which records came with one read.
     arrivals: Arrivals,
+    looking: Looking,
+}
+
+/// How the reader waits for the peer.
+struct Looking {
+    spin: Spin,
+    clock: Arc<dyn Clock>,
+    /// Whether nothing waits to be written: a peer that still has to read does not answer soon.
+    is_due: bool,
+}
+
+impl Looking {
+    /// Whether a stream that has nothing to read, as far as the runtime knows, has something nevertheless. If not, the
+    /// task may be woken at once to look again.
+    fn finds(&mut self, io: &(impl Io + ?Sized), cx: &mut Context<'_>) -> io::Result<Option<usize>> {
+        if !self.is_due || !io.may_look() || !self.spin.goes_on(&*self.clock) {
+            return Ok(None);
+        }
+        let found = io.look()?;
+        if found == 0 {
+            Spin::again(cx);
+        }
+        Ok((found > 0).then_some(found))
+    }
 }
 
 impl RecordReader {
-    pub(crate) fn new(allocator: Arc<dyn Allocator>, max_record: usize) -> Self {
+    pub(crate) fn new(
+        allocator: Arc<dyn Allocator>,
+        max_record: usize,
+        busy_poll: BusyPoll,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
             allocator,
             max_record,
@@ -102,6 +131,7 @@ impl RecordReader {
             at_read: 0,
             at_read_before: 0,
             arrivals: Arrivals::default(),
+            looking: Looking { spin: Spin::new(busy_poll), clock, is_due: true },
         }
     }
 
@@ -136,12 +166,14 @@ impl RecordReader {
         }
     }
 
-    /// The next record, or `None` at the end of the stream.
+    /// The next record, or `None` at the end of the stream. So many bytes wait to be written to the peer.
     pub(crate) fn poll_record(
         &mut self,
-        mut io: Pin<&mut (impl AsyncRead + ?Sized)>,
+        io: &mut (impl Io + ?Sized),
         cx: &mut Context<'_>,
+        unsent: usize,
     ) -> Poll<Result<Option<Stream>, RecordError>> {
+        self.looking.is_due = unsent == 0;
         loop {
             match &mut self.state {
                 State::Header => match self.stage.first_chunk::<HEADER_BYTES>().copied() {
@@ -150,7 +182,7 @@ impl RecordReader {
                         let _ = self.stage.split_to(HEADER_BYTES);
                         self.begin_fragment(header)?;
                     }
-                    None if ready!(self.poll_fill(io.as_mut(), cx))? == 0 => {
+                    None if ready!(self.poll_fill(io, cx))? == 0 => {
                         let clean = self.stage.is_empty() && self.fragments == 0;
                         return Poll::Ready(if clean { Ok(None) } else { Err(RecordError::Truncated) });
                     }
@@ -163,7 +195,7 @@ impl RecordReader {
                         if let Some(record) = self.end_fragment() {
                             return Poll::Ready(Ok(Some(record)));
                         }
-                    } else if ready!(self.poll_fill(io.as_mut(), cx))? == 0 {
+                    } else if ready!(self.poll_fill(io, cx))? == 0 {
                         return Poll::Ready(Err(RecordError::Truncated));
                     }
                 }
@@ -174,9 +206,8 @@ impl RecordReader {
                 }
                 State::Large { len, filled, buffer } => {
                     if filled < len {
-                        let mut room = ReadBuf::new(&mut buffer.bytes_mut()[*filled..*len]);
-                        ready!(io.as_mut().poll_read(cx, &mut room)).map_err(|e| RecordError::Io(Arc::new(e)))?;
-                        let octets = room.filled().len();
+                        let room = &mut buffer.bytes_mut()[*filled..*len];
+                        let octets = ready!(poll_read(io, cx, room, &mut self.looking)).map_err(failed)?;
                         if octets == 0 {
                             return Poll::Ready(Err(RecordError::Truncated));
                         }
@@ -237,11 +268,7 @@ impl RecordReader {
         Some(std::mem::take(&mut self.record))
     }
 
-    fn poll_fill(
-        &mut self,
-        mut io: Pin<&mut (impl AsyncRead + ?Sized)>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<usize, RecordError>> {
+    fn poll_fill(&mut self, io: &mut (impl Io + ?Sized), cx: &mut Context<'_>) -> Poll<Result<usize, RecordError>> {
         let needed = match self.state {
             State::Small { len } => len,
             _ => HEADER_BYTES,
@@ -249,17 +276,48 @@ impl RecordReader {
         if self.stage.capacity() < needed.max(STAGE_BYTES / 4) || self.stage.len() == self.stage.capacity() {
             self.stage.reserve(STAGE_BYTES);
         }
-        let read = pin!(io.read_buf(&mut self.stage));
-        let octets = ready!(read.poll(cx)).map_err(|error| RecordError::Io(Arc::new(error)))?;
+        let octets = match pin!(io.read_buf(&mut self.stage)).poll(cx) {
+            Poll::Ready(read) => read.map_err(failed)?,
+            Poll::Pending => {
+                let Some(found) = self.looking.finds(io, cx).map_err(failed)? else { return Poll::Pending };
+                let (begin, room) = (self.stage.len(), self.stage.capacity());
+                self.stage.resize(room.min(begin + found), 0);
+                let read = io.take(&mut self.stage[begin..]);
+                self.stage.truncate(begin + *read.as_ref().unwrap_or(&0));
+                read.map_err(failed)?
+            }
+        };
         self.has_read(octets);
         Poll::Ready(Ok(octets))
     }
 
     fn has_read(&mut self, octets: usize) {
+        self.looking.spin.heard(&*self.looking.clock);
         self.received += octets as u64;
         (self.at_read_before, self.at_read) = (self.at_read, self.records);
         self.arrivals.came();
     }
+}
+
+/// Reads into `room`.
+fn poll_read(
+    io: &mut (impl Io + ?Sized),
+    cx: &mut Context<'_>,
+    room: &mut [u8],
+    looking: &mut Looking,
+) -> Poll<io::Result<usize>> {
+    let mut read = ReadBuf::new(room);
+    match Pin::new(&mut *io).poll_read(cx, &mut read) {
+        Poll::Ready(done) => Poll::Ready(done.map(|()| read.filled().len())),
+        Poll::Pending => match looking.finds(io, cx)? {
+            Some(_) => Poll::Ready(io.take(room)),
+            None => Poll::Pending,
+        },
+    }
+}
+
+fn failed(error: io::Error) -> RecordError {
+    RecordError::Io(Arc::new(error))
 }
 
 /// Writes records.
@@ -368,10 +426,24 @@ impl RecordWriter {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use rpcrdma_env::Heap;
+    use rpcrdma_env::{Heap, tokio_env};
     use rpcrdma_xdr::StreamPart;
-    use std::future::poll_fn;
-    use tokio::io::AsyncWriteExt;
+    use std::{
+        future::poll_fn,
+        io::Write as _,
+        task::Waker,
+        time::{Duration, Instant},
+    };
+    use tokio::{
+        io::{AsyncWriteExt, Join, Sink, join, sink},
+        net::TcpListener,
+    };
+
+    impl Io for Join<&[u8], Sink> {}
+
+    fn reader(allocator: Arc<dyn Allocator>) -> RecordReader {
+        RecordReader::new(allocator, MAX, BusyPoll::Off, tokio_env().unwrap().clock)
+    }
 
     const MAX: usize = 40_000;
 
@@ -388,11 +460,11 @@ mod tests {
     }
 
     async fn read_all(octets: &[u8]) -> (Vec<Vec<u8>>, Result<(), RecordError>) {
-        let mut reader = RecordReader::new(Arc::new(Heap), MAX);
-        let mut io = octets;
+        let mut reader = reader(Arc::new(Heap));
+        let mut io = join(octets, sink());
         let mut records = Vec::new();
         loop {
-            match poll_fn(|cx| reader.poll_record(Pin::new(&mut io), cx)).await {
+            match poll_fn(|cx| reader.poll_record(&mut io, cx, 0)).await {
                 Ok(Some(record)) => records.push(joined(&record)),
                 Ok(None) => return (records, Ok(())),
                 Err(error) => return (records, Err(error)),
@@ -421,10 +493,37 @@ mod tests {
     #[tokio::test]
     async fn a_large_record_is_one_run_in_a_buffer_of_the_allocator() {
         let octets = fragment(true, &vec![7; 30_000]);
-        let mut reader = RecordReader::new(Arc::new(Heap), MAX);
-        let mut io = &octets[..];
-        let record = poll_fn(|cx| reader.poll_record(Pin::new(&mut io), cx)).await.unwrap().unwrap();
+        let mut reader = reader(Arc::new(Heap));
+        let mut io = join(&octets[..], sink());
+        let record = poll_fn(|cx| reader.poll_record(&mut io, cx, 0)).await.unwrap().unwrap();
         assert_eq!(record.parts().count(), 1);
+    }
+
+    /// A stream has what the runtime was not told of: one that sleeps would find it later.
+    #[tokio::test]
+    async fn a_reader_that_looks_needs_no_runtime() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().await.unwrap();
+        let time = Duration::from_secs(60);
+        let clock = tokio_env().unwrap().clock;
+        let mut reader = RecordReader::new(Arc::new(Heap), MAX, BusyPoll::For(time), clock);
+        for len in [100, 30_000] {
+            let record = fragment(true, &vec![7; len]);
+            near.write_all(&record).unwrap();
+            assert!(poll_fn(|cx| reader.poll_record(&mut far, cx, 0)).await.unwrap().is_some());
+            let cx = &mut Context::from_waker(Waker::noop());
+            assert!(reader.poll_record(&mut far, cx, 0).is_pending());
+            near.write_all(&record).unwrap();
+            let begin = Instant::now();
+            while rustix::io::ioctl_fionread(&far).unwrap() < 4 + len as u64 {
+                assert!(begin.elapsed() < time, "it does not arrive");
+            }
+            // A peer that still has to read is not expected to answer.
+            assert!(reader.poll_record(&mut far, cx, 1).is_pending());
+            let Poll::Ready(Ok(Some(found))) = reader.poll_record(&mut far, cx, 0) else { panic!("not found") };
+            assert_eq!(joined(&found), vec![7; len]);
+        }
     }
 
     /// The allocator is asked for every byte but the first few of a record, however it is cut.
@@ -442,9 +541,9 @@ mod tests {
             }
         }
         let counting = Arc::new(Counting::default());
-        let mut reader = RecordReader::new(counting.clone(), MAX);
+        let mut reader = reader(counting.clone());
         let octets = [fragment(false, &[1; 500]).repeat(60), fragment(true, b"")].concat();
-        let record = poll_fn(|cx| reader.poll_record(Pin::new(&mut &octets[..]), cx)).await.unwrap().unwrap();
+        let record = poll_fn(|cx| reader.poll_record(&mut join(&octets[..], sink()), cx, 0)).await.unwrap().unwrap();
         assert_eq!(joined(&record), vec![1; 30_000]);
         let counted = counting.0.load(std::sync::atomic::Ordering::Relaxed);
         assert!((30_000 - SMALL_RECORD_BYTES..=30_000).contains(&counted), "{counted}");
@@ -488,9 +587,9 @@ mod tests {
             near.shutdown().await.unwrap();
         };
         let read = async {
-            let mut reader = RecordReader::new(Arc::new(Heap), MAX);
+            let mut reader = reader(Arc::new(Heap));
             let mut count = 0;
-            while let Some(record) = poll_fn(|cx| reader.poll_record(Pin::new(&mut far), cx)).await.unwrap() {
+            while let Some(record) = poll_fn(|cx| reader.poll_record(&mut far, cx, 0)).await.unwrap() {
                 assert_eq!(joined(&record), expected);
                 count += 1;
             }

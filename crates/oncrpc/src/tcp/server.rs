@@ -7,7 +7,7 @@
 //! nothing else.
 
 use super::{
-    MAX_RECORD_BYTES, RecordError,
+    Io, MAX_RECORD_BYTES, RecordError,
     record::{RecordReader, RecordWriter},
     reverse::Reverse,
 };
@@ -17,7 +17,7 @@ use crate::{
     peek::{Direction, peek_direction},
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use rpcrdma_env::{Allocator, BoxFuture, Clock};
+use rpcrdma_env::{Allocator, BoxFuture, BusyPoll, Clock};
 use rpcrdma_xdr::Stream;
 use std::{
     collections::VecDeque,
@@ -32,10 +32,7 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    sync::watch,
-};
+use tokio::sync::watch;
 
 /// Limits of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +51,8 @@ pub struct ServerOptions {
     /// How long the peer may take for a whole record, and how long it may leave replies unread without enough progress,
     /// before the server drops it. The server notices within twice this time.
     pub stall: Duration,
+    /// When the server looks for the next call again and again before its thread sleeps.
+    pub busy_poll: BusyPoll,
 }
 
 impl Default for ServerOptions {
@@ -66,6 +65,7 @@ impl Default for ServerOptions {
             reverse_calls: 0,
             reverse_deadline: Duration::from_secs(60),
             stall: Duration::from_secs(60),
+            busy_poll: BusyPoll::default(),
         }
     }
 }
@@ -125,7 +125,7 @@ impl ConnectionHandle {
 
 /// Serves a connection: the future completes when the connection has ended and every call that was dispatched has
 /// run to its end. Dropping the future closes the connection and drops its calls.
-pub fn serve<T: AsyncRead + AsyncWrite + Send + Unpin>(
+pub fn serve<T: Io>(
     io: T,
     endpoint: Endpoint,
     handler: Arc<dyn Handler>,
@@ -136,7 +136,7 @@ pub fn serve<T: AsyncRead + AsyncWrite + Send + Unpin>(
     let (signal, gone) = GoneSignal::new();
     let Endpoint { peer, local, id, allocator } = endpoint;
     let limits = Limits::new(options.max_record, options.max_record);
-    let reader = RecordReader::new(allocator.clone(), options.max_record);
+    let reader = RecordReader::new(allocator.clone(), options.max_record, options.busy_poll, clock.clone());
     let mut connection = Connection::new(peer, local, id, TransportKind::Tcp, limits, allocator, gone);
     let stray = Arc::<AtomicU64>::default();
     let reverse = (options.reverse_calls > 0).then(|| {
@@ -204,7 +204,7 @@ struct Driver<T> {
     options: ServerOptions,
 }
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
+impl<T: Io> Driver<T> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
         if !self.draining && self.drain.as_mut().poll(cx).is_ready() {
             self.draining = true;
@@ -223,7 +223,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
             }
             let mut read_all = false;
             if self.may_read() {
-                match self.reader.poll_record(Pin::new(&mut self.io), cx) {
+                match self.reader.poll_record(&mut self.io, cx, self.writer.queued()) {
                     Poll::Ready(Ok(Some(message))) => {
                         self.received(message, cx);
                         if !self.unsent.is_complete(self.reader.together()) {

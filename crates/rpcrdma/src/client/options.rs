@@ -1,10 +1,11 @@
 //! The options of a client that a URL does not have.
 
 use super::{Unwatched, Watch};
+use rpcrdma_env::BusyPoll;
 use rpcrdma_fabric::Fabric;
 use rpcrdma_iwarp::Tap;
 use rpcrdma_transport::Observer;
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 /// The options of a client that a URL does not have.
 #[derive(Clone)]
@@ -14,8 +15,8 @@ pub struct Options {
     pub fabric: Option<Arc<dyn Fabric>>,
     /// Whether iWARP's CRC is asked for; yes by default.
     pub crc: bool,
-    /// How long a thread looks for the next message before it sleeps; it sleeps at once by default.
-    pub busy_poll: Duration,
+    /// When a thread looks for the next message again and again before it sleeps; while it pays, by default.
+    pub busy_poll: BusyPoll,
     /// Sees all data that software iWARP sends and receives.
     pub tap: Option<Arc<dyn Tap>>,
     /// Receives what a person may want to know.
@@ -32,7 +33,7 @@ impl Default for Options {
         Self {
             fabric: None,
             crc: true,
-            busy_poll: Duration::ZERO,
+            busy_poll: BusyPoll::default(),
             tap: None,
             watch: Arc::new(Unwatched),
             observer: None,
@@ -44,8 +45,7 @@ impl Default for Options {
 impl Options {
     /// The given options that only RDMA has, by their names in the command.
     pub(super) fn of_rdma(&self) -> impl Iterator<Item = &'static str> {
-        let given =
-            [(!self.crc, "--no-crc"), (self.tap.is_some(), "--capture"), (!self.busy_poll.is_zero(), "--busy-poll")];
+        let given = [(!self.crc, "--no-crc"), (self.tap.is_some(), "--capture")];
         given.into_iter().filter_map(|(is_given, option)| is_given.then_some(option))
     }
 }

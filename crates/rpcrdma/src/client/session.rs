@@ -218,9 +218,8 @@ impl Sessions {
         let (transport, pool) = match url.transport {
             Transport::Rdma => transports::rdma(server, &self.env, &self.options, url, callbacks).await?,
             Transport::Tcp => {
-                let watch = &self.options.watch;
                 let (service, count) = (transports::NFS, url.connections);
-                (transports::tcp(server, &self.env, watch, count, service, callbacks).await?, Pool::new())
+                (transports::tcp(server, &self.env, &self.options, count, service, callbacks).await?, Pool::new())
             }
         };
         Ok(Carried { transport, pool })
@@ -287,9 +286,8 @@ impl Sessions {
             None => self.mount_port(address, version).await,
         };
         let server = at_port(address, port);
-        let transport = transports::tcp(server, &self.env, &self.options.watch, 1, transports::MOUNT, None)
-            .await
-            .context("MOUNT")?;
+        let transport =
+            transports::tcp(server, &self.env, &self.options, 1, transports::MOUNT, None).await.context("MOUNT")?;
         let flavour = Arc::new(identity::sys(url));
         let mount = Mount::new(Client::new(transport, flavour, mount::PROGRAM, version));
         let exports = mount.exports().await.with_context(|| format!("asking {server} for its exports"))?;

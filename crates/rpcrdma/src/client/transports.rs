@@ -48,23 +48,24 @@ fn answers(callbacks: Option<&Callbacks>, env: &Env) -> Option<Arc<dyn Handler>>
 pub(super) async fn tcp(
     server: SocketAddr,
     env: &Env,
-    watch: &Arc<dyn Watch>,
+    given: &Options,
     connections: u8,
     service: &'static str,
     callbacks: Option<&Callbacks>,
 ) -> Result<Arc<dyn ClientTransport>> {
     let mut options = ClientOptions::default();
     options.service = service;
+    options.busy_poll = given.busy_poll;
     options.reverse = answers(callbacks, env).map(|handler| tcp::Reverse { handler, calls: CALLBACK_SLOTS as usize });
     let connect = {
-        let (env, watch) = (env.clone(), watch.clone());
+        let (env, watch) = (env.clone(), given.watch.clone());
         move |xids| {
             let (env, watch, mut options) = (env.clone(), watch.clone(), options.clone());
             options.xids = xids;
             Box::pin(async move { tcp_with(connector(server), &env, &watch, options).await }) as _
         }
     };
-    several::connect(connections, env, &**watch, connect).await
+    several::connect(connections, env, &*given.watch, connect).await
 }
 
 async fn tcp_with(

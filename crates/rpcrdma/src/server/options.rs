@@ -2,6 +2,7 @@
 
 use super::{Export, NfsVersions, Spoken, kerberos, listeners::Listeners, memory};
 use crate::Carrier;
+use rpcrdma_env::BusyPoll;
 use rpcrdma_fabric::Fabric;
 use rpcrdma_nfsd::{Cidr, Domain, Securities, Security};
 use rpcrdma_transport::Versions;
@@ -113,8 +114,8 @@ pub struct Options {
     pub stall_timeout: Duration,
     /// The versions of RPC-over-RDMA that the server accepts; both by default.
     pub rpcrdma: Versions,
-    /// How long a thread looks for the next message before it sleeps.
-    pub busy_poll: Duration,
+    /// When a thread looks for the next message again and again before it sleeps; while it pays, by default.
+    pub busy_poll: BusyPoll,
     /// Whether iWARP's CRC is asked for; yes by default.
     pub crc: bool,
     /// Whether the server counts what it does, in the recorder of the crate `metrics` that the program has installed.
@@ -159,7 +160,7 @@ impl Default for Options {
             max_connections: 1024,
             stall_timeout: Duration::from_secs(30),
             rpcrdma: Versions::Auto,
-            busy_poll: Duration::ZERO,
+            busy_poll: BusyPoll::default(),
             crc: true,
             metrics: false,
             drain: Duration::from_secs(5),

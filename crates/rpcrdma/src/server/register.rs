@@ -11,7 +11,7 @@ use crate::{
     carrier,
     error::{Context, bail, ensure},
 };
-use rpcrdma_env::{BoxFuture, Env, Heap};
+use rpcrdma_env::{BoxFuture, BusyPoll, Env, Heap};
 use rpcrdma_fabric::Fabric;
 use rpcrdma_oncrpc::{
     CallError, Netid, parse_universal_address,
@@ -171,7 +171,7 @@ async fn is_listened_at(netid: Netid, address: SocketAddr, own: &[SocketAddr], e
 /// that server listens, no other can.
 async fn is_listened_on_device(address: SocketAddr, env: &Env) -> bool {
     let device = if address.ip().is_unspecified() { Device::Only } else { Device::Local(address.ip()) };
-    match carrier::verbs(env, device, Duration::ZERO, false, false).await {
+    match carrier::verbs(env, device, BusyPoll::Off, false, false).await {
         Ok(device) => device.listen(address).await.is_err(),
         Err(_) => false,
     }

@@ -5,7 +5,7 @@
 
 use metrics::Counter;
 use rpcrdma_env::BoxFuture;
-use rpcrdma_oncrpc::{Begun, CallContext, Handler, Outcome};
+use rpcrdma_oncrpc::{Begun, CallContext, Handler, Outcome, tcp::Io};
 use rpcrdma_transport::{Event, Observer};
 use rpcrdma_xdr::Stream;
 use std::{
@@ -94,6 +94,11 @@ pub(super) struct Counted<T> {
 }
 
 impl<T> Counted<T> {
+    fn read(&self, bytes: usize) {
+        self.tally.arrived(bytes as u64);
+        self.numbers.0.increment(bytes as u64);
+    }
+
     fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(bytes)) = &written {
             self.tally.left(*bytes as u64);
@@ -107,9 +112,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        let bytes = (buffer.filled().len() - before) as u64;
-        self.tally.arrived(bytes);
-        self.numbers.0.increment(bytes);
+        self.read(buffer.filled().len() - before);
         Poll::Ready(Ok(()))
     }
 }
@@ -139,5 +142,21 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl<T: Io> Io for Counted<T> {
+    fn may_look(&self) -> bool {
+        self.stream.may_look()
+    }
+
+    fn look(&self) -> io::Result<usize> {
+        self.stream.look()
+    }
+
+    fn take(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.stream.take(room)?;
+        self.read(bytes);
+        Ok(bytes)
     }
 }

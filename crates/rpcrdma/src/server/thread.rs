@@ -18,7 +18,7 @@ use super::{
 
 use crate::error::Context as _;
 use futures_util::future::OptionFuture;
-use rpcrdma_env::Env;
+use rpcrdma_env::{BusyPoll, Env};
 use rpcrdma_fabric::{Fabric, Listener, Pending};
 use rpcrdma_iwarp::{Config, Iwarp, Tap, keepalive};
 use rpcrdma_nfsd::Nfsd;
@@ -85,8 +85,8 @@ pub(super) struct Shared {
     /// How long a peer may make no progress.
     pub(super) stall: Duration,
     pub(super) versions: Versions,
-    /// How long a thread looks for the next message before it sleeps.
-    pub(super) busy_poll: Duration,
+    /// When a thread looks for the next message before it sleeps.
+    pub(super) busy_poll: BusyPoll,
     pub(super) tap: Option<Arc<dyn Tap>>,
     pub(super) stopping: watch::Receiver<bool>,
 }
@@ -344,6 +344,7 @@ async fn accept_tcp(
             let endpoint = tcp::Endpoint { peer, local, id, allocator: Arc::new(memory.tcp()) };
             let mut options = tcp::ServerOptions::default();
             options.stall = shared.stall;
+            options.busy_poll = shared.busy_poll;
             match spoken {
                 Spoken::Portmapper => options.max_record = PORTMAPPER_RECORD_BYTES,
                 Spoken::Lockd | Spoken::Statd => options.max_record = LOCKS_RECORD_BYTES,

@@ -26,10 +26,10 @@ use bytes::Bytes;
 use exposures::Exposure;
 use kind::wanted;
 use receives::PostedReceive;
-use rpcrdma_env::{Buffer, Timestamp};
+use rpcrdma_env::{Buffer, Spin, Timestamp};
 use rpcrdma_fabric::{
     BoxFuture, Capabilities, CloseReason, Completion, ConnectionInfo, Lent, QueuePair, ReadWork, Receives, Refused,
-    RefusedReason, RemoteSegment, SendWork, Spin, Token, WriteWork,
+    RefusedReason, RemoteSegment, SendWork, Token, WriteWork,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -113,6 +113,7 @@ impl VerbsQueuePair {
         id.create_queue_pair(domain.raw(), &mut init)?;
         let nowhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
         let info = ConnectionInfo { local: nowhere, peer: nowhere, private_data: Bytes::new(), ird: 0, ord: 0 };
+        let spin = Spin::new(shared.config.busy_poll);
         Ok(Self {
             shared,
             domain,
@@ -136,7 +137,7 @@ impl VerbsQueuePair {
             timer: None,
             alive: None,
             heard: false,
-            spin: Spin::default(),
+            spin,
         })
     }
 
@@ -396,16 +397,13 @@ impl QueuePair for VerbsQueuePair {
             }
             self.post_waiting();
             if self.take_completions() {
-                self.spin.heard();
                 continue;
             }
             if self.step() || !self.out.is_empty() {
                 continue;
             }
-            if self.spin.goes_on(self.shared.config.busy_poll, &*self.shared.env.clock) {
-                // Other work on this processor, or tasks that wait for the same thread, go first.
-                std::thread::yield_now();
-                cx.waker().wake_by_ref();
+            if self.spin.goes_on(&*self.shared.env.clock) {
+                Spin::again(cx);
                 return Poll::Pending;
             }
             if !self.listen(cx) && !self.watch(cx) {

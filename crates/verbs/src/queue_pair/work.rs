@@ -307,6 +307,9 @@ impl VerbsQueuePair {
         }
         let any = !taken.is_empty();
         self.heard |= any;
+        if any {
+            self.spin.heard(&*self.shared.env.clock);
+        }
         self.taken = taken;
         any
     }

@@ -25,7 +25,7 @@ use bytes::Bytes;
 use count::{Counter, Counts};
 use programs::{Addresses, COUNTS, DIRECTORIES, ECHO, PROGRAM, ServerState, VERSION};
 use report::{Line, Times};
-use rpcrdma_env::{Env, tokio_env};
+use rpcrdma_env::{BusyPoll, Env, tokio_env};
 use rpcrdma_fabric::{Fabric, trace::TraceFabric};
 use rpcrdma_iwarp::{Config, Iwarp};
 use rpcrdma_nfs::{
@@ -113,7 +113,7 @@ pub(super) struct Plan {
     pub(super) time: Duration,
     /// A processor for each process.
     pub(super) apart: bool,
-    pub(super) busy_poll: Duration,
+    pub(super) busy_poll: BusyPoll,
     pub(super) json: bool,
     /// The only length to measure, if one is given.
     pub(super) octets: Option<u32>,
@@ -134,7 +134,7 @@ pub(super) fn run(plan: &Plan) -> Result<()> {
     };
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
     command.args(["bench", "--versions-peer", "--cpu", &others.to_string()]);
-    command.args(["--busy-poll", &plan.busy_poll.as_micros().to_string()]);
+    command.args(["--busy-poll", &plan.busy_poll.to_string()]);
     // Closing its standard input ends the other process, if this one cannot.
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("starting the other process")?;
     let mut peer = Peer(child);

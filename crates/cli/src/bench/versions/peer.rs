@@ -3,7 +3,7 @@
 use super::{count::Counter, programs::Programs};
 use crate::{bench::affinity::stay_on, running::block_on};
 use anyhow::{Context, Result};
-use rpcrdma_env::tokio_env;
+use rpcrdma_env::{BusyPoll, tokio_env};
 use rpcrdma_fabric::{Fabric, Listener, trace::TraceFabric};
 use rpcrdma_iwarp::{Config, Iwarp};
 use rpcrdma_transport::{Quiet, Server, ServerMemory, ServerOptions, Versions};
@@ -12,18 +12,17 @@ use std::{
     io::{Read, Write},
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,
-    time::Duration,
 };
 
 /// Memory for calls and replies in progress, in bytes: there is one at a time.
 const MEMORY_BYTES: usize = 16 << 20;
 
-pub(in crate::bench) fn run(cpu: Option<usize>, busy_poll: Duration) -> Result<()> {
+pub(in crate::bench) fn run(cpu: Option<usize>, busy_poll: BusyPoll) -> Result<()> {
     cpu.map(stay_on).transpose()?;
     block_on(serve(busy_poll))
 }
 
-async fn serve(busy_poll: Duration) -> Result<()> {
+async fn serve(busy_poll: BusyPoll) -> Result<()> {
     let env = tokio_env().context("the system gives no clock or no random numbers")?;
     let mut config = Config::default();
     config.busy_poll = busy_poll;

@@ -86,7 +86,8 @@ pub(super) struct Link<'a> {
 
 impl<'a> Link<'a> {
     pub(super) fn new(driver: &'a mut Driver, io: Box<dyn Io>) -> Self {
-        let reader = RecordReader::new(driver.allocator.clone(), driver.options.max_record);
+        let ClientOptions { max_record, busy_poll, .. } = driver.options;
+        let reader = RecordReader::new(driver.allocator.clone(), max_record, busy_poll, driver.env.clock.clone());
         let writer = RecordWriter::default();
         let started = driver.env.clock.now();
         let limits = Limits::new(driver.options.max_record, driver.options.max_record);
@@ -139,7 +140,7 @@ impl<'a> Link<'a> {
         // Data that the server sent before it closed is read even if nothing can be sent to it any more.
         let flushed = self.writer.poll_flush(Pin::new(&mut *self.io), cx);
         loop {
-            match self.reader.poll_record(Pin::new(&mut *self.io), cx) {
+            match self.reader.poll_record(&mut *self.io, cx, self.writer.queued()) {
                 Poll::Ready(Ok(Some(record))) => {
                     if let Err(rule) = self.receive(record, cx) {
                         return Poll::Ready(End::Violation(rule));

@@ -21,7 +21,7 @@ use crate::{
     outage::{Outage, OutageLimits, Sought},
 };
 use driver::Driver;
-use rpcrdma_env::{Allocator, Env};
+use rpcrdma_env::{Allocator, BusyPoll, Env};
 use serving::Serving;
 use std::{collections::BTreeMap, future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::sync::mpsc;
@@ -67,6 +67,8 @@ pub struct ClientOptions {
     pub max_pause: Duration,
     /// The protocol that the server should speak, as users name it, for errors.
     pub service: &'static str,
+    /// When the client looks for the next reply again and again before its thread sleeps.
+    pub busy_poll: BusyPoll,
     /// Calls from the server, if it may make any.
     pub reverse: Option<Reverse>,
     /// The source of XIDs, if several transports are used as one ([`Spread`](crate::Spread)).
@@ -96,6 +98,7 @@ impl Default for ClientOptions {
             min_pause,
             max_pause,
             service: "RPC",
+            busy_poll: BusyPoll::default(),
             reverse: None,
             xids: None,
         }

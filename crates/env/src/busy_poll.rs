@@ -1,0 +1,295 @@
+//! Whether a driver looks for the next message again and again before its thread sleeps.
+//!
+//! On most machines it takes longer to wake another processor than to answer a call. So looking pays while the next
+//! message comes soon, and a sleep would hardly begin before it ends.
+
+use crate::{Clock, Timestamp};
+use std::{fmt, str::FromStr, task::Context, time::Duration};
+
+/// When a driver looks for the next message instead of letting its thread sleep until it comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BusyPoll {
+    /// Never.
+    Off,
+    /// While it pays, and for 100 microseconds at most: if messages have come soon after there was nothing left to do.
+    /// A thread without messages sleeps.
+    #[default]
+    Auto,
+    /// For so long after each message.
+    For(Duration),
+}
+
+/// The longest [`BusyPoll::For`] that a text may name: beyond it, a sleep costs less than looking saves.
+const LONGEST: Duration = Duration::from_millis(10);
+
+/// A text that is no [`BusyPoll`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoBusyPoll;
+
+impl fmt::Display for NoBusyPoll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected auto, or 0 to {} microseconds", LONGEST.as_micros())
+    }
+}
+
+impl std::error::Error for NoBusyPoll {}
+
+/// `auto`, or microseconds; 0 is [`BusyPoll::Off`].
+///
+/// ```
+/// use rpcrdma_env::BusyPoll;
+/// use std::time::Duration;
+/// assert_eq!("auto".parse(), Ok(BusyPoll::Auto));
+/// assert_eq!("0".parse(), Ok(BusyPoll::Off));
+/// assert_eq!("100".parse(), Ok(BusyPoll::For(Duration::from_micros(100))));
+/// ```
+impl FromStr for BusyPoll {
+    type Err = NoBusyPoll;
+
+    fn from_str(text: &str) -> Result<Self, NoBusyPoll> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        match Duration::from_micros(text.parse().map_err(|_| NoBusyPoll)?) {
+            Duration::ZERO => Ok(Self::Off),
+            time if time <= LONGEST => Ok(Self::For(time)),
+            _ => Err(NoBusyPoll),
+        }
+    }
+}
+
+impl fmt::Display for BusyPoll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("0"),
+            Self::Auto => f.write_str("auto"),
+            Self::For(time) => write!(f, "{}", time.as_micros()),
+        }
+    }
+}
+
+/// How long [`BusyPoll::Auto`] looks after a message.
+const WINDOW: Duration = Duration::from_micros(100);
+/// It looks if the mean gap between having nothing left to do and the next message is shorter than this. That is more
+/// than the window, as gaps become shorter when an end no longer sleeps.
+const SHORT_GAP: Duration = Duration::from_micros(150);
+/// A longer gap counts as so long, so that messages after a silence are soon known to be quick.
+const LONGEST_GAP: Duration = Duration::from_millis(1);
+/// The share of the latest gap in the mean is one of so many.
+const MEAN_OF: u32 = 8;
+/// After having looked in vain it sleeps in so many pauses, and in twice as many each further time in a row.
+const REST: u32 = 16;
+/// How often that doubles at most.
+const MOST_DOUBLINGS: u32 = 9;
+/// How often it looks after a message at most, whatever the clock says: one that is simulated does not move meanwhile.
+const MOST_LOOKS: u32 = 4096;
+
+/// Decides for one connection whether its driver looks again. Without messages, and with [`BusyPoll::Off`], it reads no
+/// clock.
+#[derive(Debug)]
+pub struct Spin {
+    policy: BusyPoll,
+    state: State,
+    /// When there was nothing left to do, if no message has come since.
+    idle_since: Option<Timestamp>,
+    mean_gap: Duration,
+    /// Pauses that are left of a rest, and how often in a row it has looked in vain.
+    rest: u32,
+    in_vain: u32,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing has come since the driver has stopped looking.
+    Quiet,
+    /// Something has come.
+    Heard,
+    /// The driver looks until then, and has looked so often.
+    Looking(Timestamp, u32),
+}
+
+impl Spin {
+    /// Looks as `policy` says.
+    pub fn new(policy: BusyPoll) -> Self {
+        // Some short gaps have to show first that looking pays.
+        let mean_gap = 2 * SHORT_GAP;
+        Self { policy, state: State::Quiet, idle_since: None, mean_gap, rest: 0, in_vain: 0 }
+    }
+
+    /// Something has come.
+    pub fn heard(&mut self, clock: &dyn Clock) {
+        if let Some(since) = self.idle_since.take() {
+            let gap = clock.now().since(since).min(LONGEST_GAP);
+            self.mean_gap = (self.mean_gap * (MEAN_OF - 1) + gap) / MEAN_OF;
+            if matches!(self.state, State::Looking(..)) {
+                self.in_vain = 0;
+            }
+        }
+        self.state = State::Heard;
+    }
+
+    /// The driver has nothing left to do until something comes: whether it looks once more before its thread sleeps.
+    pub fn goes_on(&mut self, clock: &dyn Clock) -> bool {
+        match (&mut self.state, self.policy) {
+            (State::Quiet, _) => {}
+            (State::Heard, BusyPoll::Off) => self.state = State::Quiet,
+            (State::Heard, BusyPoll::For(time)) => self.state = State::Looking(clock.now() + time, 0),
+            (State::Heard, BusyPoll::Auto) => {
+                let now = clock.now();
+                self.state = if self.pays() { State::Looking(now + WINDOW, 0) } else { State::Quiet };
+                self.idle_since = Some(now);
+            }
+            (State::Looking(end, looks), policy) => {
+                let is_auto = policy == BusyPoll::Auto;
+                if clock.now() >= *end || (is_auto && *looks >= MOST_LOOKS) {
+                    self.state = State::Quiet;
+                    if is_auto {
+                        self.rest = REST << self.in_vain;
+                        self.in_vain = (self.in_vain + 1).min(MOST_DOUBLINGS);
+                    }
+                } else {
+                    *looks += 1;
+                }
+            }
+        }
+        matches!(self.state, State::Looking(..))
+    }
+
+    /// Lets other work on this processor, and other tasks of this thread, go first; then the task looks again.
+    pub fn again(cx: &mut Context<'_>) {
+        std::thread::yield_now();
+        cx.waker().wake_by_ref();
+    }
+
+    /// Whether it pays to look in a pause that begins.
+    fn pays(&mut self) -> bool {
+        let rests = self.rest > 0;
+        self.rest = self.rest.saturating_sub(1);
+        !rests && self.mean_gap < SHORT_GAP
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BoxFuture;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// A clock that the test moves.
+    #[derive(Default)]
+    struct Hand(AtomicU64);
+
+    impl Hand {
+        fn pass(&self, micros: u64) {
+            self.0.fetch_add(micros * 1000, Ordering::Relaxed);
+        }
+    }
+
+    impl Clock for Hand {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_nanos(self.0.load(Ordering::Relaxed))
+        }
+
+        fn sleep_until(&self, _: Timestamp) -> BoxFuture<'static, ()> {
+            Box::pin(std::future::pending())
+        }
+
+        fn unix_time(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    /// A driver that looks once in a microsecond.
+    struct Driver {
+        spin: Spin,
+        clock: Hand,
+        /// Microseconds in which it looked, and in which it slept.
+        looked: u64,
+        slept: u64,
+    }
+
+    impl Driver {
+        fn new(policy: BusyPoll) -> Self {
+            Self { spin: Spin::new(policy), clock: Hand::default(), looked: 0, slept: 0 }
+        }
+
+        /// The next message comes after `gap` microseconds. Whether the driver was looking.
+        fn gets(&mut self, gap: u64) -> bool {
+            let mut looks = true;
+            for _ in 0..gap {
+                looks = looks && self.spin.goes_on(&self.clock);
+                *if looks { &mut self.looked } else { &mut self.slept } += 1;
+                self.clock.pass(1);
+            }
+            self.spin.heard(&self.clock);
+            looks
+        }
+    }
+
+    #[test]
+    fn a_fixed_time_begins_with_each_message() {
+        let mut driver = Driver::new(BusyPoll::For(Duration::from_micros(100)));
+        assert!(!driver.gets(1), "nothing has come yet");
+        for _ in 0..3 {
+            assert!(driver.gets(100) && !driver.gets(101));
+        }
+        let mut never = Driver::new(BusyPoll::Off);
+        assert!((0..20).all(|_| !never.gets(1)));
+    }
+
+    #[test]
+    fn it_looks_for_messages_that_come_soon() {
+        let mut driver = Driver::new(BusyPoll::Auto);
+        let looked: Vec<bool> = (0..20).map(|_| driver.gets(50)).collect();
+        let first = looked.iter().position(|looked| *looked).unwrap();
+        assert!((4..10).contains(&first) && looked[first..].iter().all(|looked| *looked), "{looked:?}");
+        // After a long silence it goes on.
+        assert!(!driver.gets(1_000_000));
+        let before = driver.looked;
+        assert!((0..100).any(|_| driver.gets(50)));
+        assert!(before <= 20 * 50 + 100);
+    }
+
+    /// Whatever a peer does, time in which the driver looks in vain is a small part of all.
+    #[test]
+    fn a_peer_cannot_make_it_look_in_vain_for_long() {
+        for gap in [101, 110, 149] {
+            let mut driver = Driver::new(BusyPoll::Auto);
+            assert!((0..100_000).all(|_| !driver.gets(gap)));
+            assert!(driver.looked * 100 < driver.slept, "{gap}: {} {}", driver.looked, driver.slept);
+        }
+        let mut slow = Driver::new(BusyPoll::Auto);
+        // Until the mean says what the gaps are.
+        assert!((0..1000).all(|_| !slow.gets(200)));
+        assert!(slow.looked <= 100, "{}", slow.looked);
+        // One that is quick for as long as that takes, and then is not: it makes it look in vain once in a rest.
+        let mut mixed = Driver::new(BusyPoll::Auto);
+        let messages = 100_000;
+        for message in 0..messages {
+            mixed.gets(if message % 10 == 0 { 300 } else { 1 });
+        }
+        assert!(mixed.looked <= messages + messages / 16 * 100, "{} {}", mixed.looked, mixed.slept);
+    }
+
+    #[test]
+    fn a_clock_that_stands_still_ends_it_as_well() {
+        let mut spin = Spin::new(BusyPoll::Auto);
+        let clock = Hand::default();
+        for _ in 0..20 {
+            spin.heard(&clock);
+            assert!((0..=MOST_LOOKS + 1).any(|_| !spin.goes_on(&clock)));
+            assert!(!spin.goes_on(&clock));
+        }
+    }
+
+    #[test]
+    fn texts() {
+        for text in ["auto", "0", "1", "10000"] {
+            assert_eq!(text.parse::<BusyPoll>().unwrap().to_string(), text);
+        }
+        for text in ["10001", "-1", "a", "", "Auto"] {
+            assert_eq!(text.parse::<BusyPoll>(), Err(NoBusyPoll), "{text}");
+        }
+    }
+}
