@@ -22,6 +22,11 @@ const LINES: [Line; 4] = [
     Line { place: Place::TwoCpus, op: READ, block: Some(KIB_4), depth: 1 },
 ];
 
+const TCP: &str = "version=3&transport=tcp";
+const RDMA: &str = "version=3&rpcrdma=1";
+/// What lets both ends sleep at once, as the limit's ends do.
+const ASLEEP: [&str; 2] = ["--busy-poll", "0"];
+
 /// The answer to a NULL, with what RPC-over-RDMA and iWARP add.
 const NULL_ANSWER: u32 = 76;
 
@@ -31,8 +36,9 @@ enum How {
     Raw,
     /// `rpcrdma bench --limit`, whose ends wait in this way, and further options.
     Limit { waits: &'static str, more: &'static [&'static str] },
-    /// Our server over TCP or RDMA, and the query of its URL.
-    Ours { tcp: bool, query: &'static str },
+    /// Our server over TCP or RDMA, the query of its URL, and whether both ends sleep as soon as they have nothing to
+    /// do.
+    Ours { tcp: bool, query: &'static str, asleep: bool },
 }
 
 struct Step {
@@ -42,7 +48,7 @@ struct Step {
     after: Option<usize>,
 }
 
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 12] = [
     Step { told: "a request and an answer of this length, over TCP", how: How::Raw, after: None },
     Step { told: "iWARP's framing, CRCs, the file", how: How::Limit { waits: "read", more: &[] }, after: Some(0) },
     Step { told: "the wait by epoll", how: How::Limit { waits: "epoll", more: &[] }, after: Some(1) },
@@ -59,22 +65,32 @@ const STEPS: [Step; 10] = [
     },
     Step {
         told: "RPC and NFS 3, at both ends, over TCP",
-        how: How::Ours { tcp: true, query: "version=3&transport=tcp" },
+        how: How::Ours { tcp: true, query: TCP, asleep: true },
         after: Some(3),
     },
     Step {
         told: "RPC-over-RDMA 1 and iWARP",
-        how: How::Ours { tcp: false, query: "version=3&rpcrdma=1" },
+        how: How::Ours { tcp: false, query: RDMA, asleep: true },
         after: Some(6),
     },
     Step {
         told: "version 2 instead of 1",
-        how: How::Ours { tcp: false, query: "version=3&rpcrdma=2" },
+        how: How::Ours { tcp: false, query: "version=3&rpcrdma=2", asleep: true },
         after: Some(7),
     },
     Step {
         told: "NFS 4.2 instead of NFS 3",
-        how: How::Ours { tcp: false, query: "version=4.2&rpcrdma=1" },
+        how: How::Ours { tcp: false, query: "version=4.2&rpcrdma=1", asleep: true },
+        after: Some(7),
+    },
+    Step {
+        told: "a look for the next message before a thread sleeps, over TCP",
+        how: How::Ours { tcp: true, query: TCP, asleep: false },
+        after: Some(6),
+    },
+    Step {
+        told: "the same over RPC-over-RDMA 1",
+        how: How::Ours { tcp: false, query: RDMA, asleep: false },
         after: Some(7),
     },
 ];
@@ -103,15 +119,17 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
     for round in 0..rounds {
         // The server is killed while its journal names the client of NFS 4.2. A server that found this journal would
         // first wait for that client, so each gets a new folder.
-        let state = scratch.join(format!("steps-state-{round}"));
+        let state = |way: &str| scratch.join(format!("steps-state-{way}-{round}"));
         let pinned = Pinned::to(0)?;
-        let server = Server::start(program, Place::OneCpu, &export, &state)?;
-        server.bench(program, WRITE, Some(MIB), DEPTH, 0.01)?;
+        let more = ASLEEP.map(str::to_owned);
+        let asleep = Server::start_with(program, Place::OneCpu, &export, &state("asleep"), &more)?;
+        let looking = Server::start(program, Place::OneCpu, &export, &state("looking"))?;
+        asleep.bench(program, WRITE, Some(MIB), DEPTH, 0.01)?;
         drop(pinned);
         // The machine is faster at some times than at others, so the steps of a call follow one another closely.
         for (call, line) in LINES.iter().enumerate() {
             for (step, calls) in STEPS.iter().zip(&mut steps) {
-                calls[call].push(measure_step(program, &export, &server, &step.how, line, seconds)?);
+                calls[call].push(measure_step(program, &export, [&asleep, &looking], &step.how, line, seconds)?);
             }
             progress.inc(1);
         }
@@ -123,7 +141,7 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
 fn measure_step(
     program: &Path,
     export: &Path,
-    server: &Server,
+    [sleeper, looker]: [&Server; 2],
     how: &How,
     line: &Line,
     seconds: f64,
@@ -140,8 +158,9 @@ fn measure_step(
             arguments.extend(more.iter().copied().map(Into::into));
             one(program, &arguments)
         }
-        How::Ours { tcp, query } => {
-            line.measure(program, &server.url_of("bench", tcp, query), Some(server.pid()), seconds)
+        How::Ours { tcp, query, asleep } => {
+            let (server, more): (_, &[&str]) = if asleep { (sleeper, &ASLEEP) } else { (looker, &[]) };
+            line.measure_with(program, &server.url_of("bench", tcp, query), Some(server.pid()), seconds, more)
         }
     }
 }

@@ -402,7 +402,8 @@ impl QueuePair for VerbsQueuePair {
             if self.step() || !self.out.is_empty() {
                 continue;
             }
-            if self.spin.goes_on(&*self.shared.env.clock) {
+            // The time limits of an end are watched below, however quickly the peer's messages come.
+            if self.phase == Phase::Open && self.spin.goes_on(&*self.shared.env.clock) {
                 Spin::again(cx);
                 return Poll::Pending;
             }
