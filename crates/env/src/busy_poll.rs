@@ -13,7 +13,8 @@ pub enum BusyPoll {
     /// Never.
     Off,
     /// While it pays, and for 100 microseconds at most: if messages have come soon after there was nothing left to do.
-    /// A thread without messages sleeps.
+    /// A thread without messages sleeps, and so does one of tokio's runtime of several threads: there each look would
+    /// wake another thread, which could take the task over.
     #[default]
     Auto,
     /// For so long after each message.
@@ -97,6 +98,8 @@ pub struct Spin {
     /// Pauses that are left of a rest, and how often in a row it has looked in vain.
     rest: u32,
     in_vain: u32,
+    /// Whether the driver's runtime has one thread, once it is known: a driver stays in the runtime that has begun it.
+    has_one_thread: Option<bool>,
 }
 
 #[derive(Debug)]
@@ -114,7 +117,7 @@ impl Spin {
     pub fn new(policy: BusyPoll) -> Self {
         // Some short gaps have to show first that looking pays.
         let mean_gap = 2 * SHORT_GAP;
-        Self { policy, state: State::Quiet, idle_since: None, mean_gap, rest: 0, in_vain: 0 }
+        Self { policy, state: State::Quiet, idle_since: None, mean_gap, rest: 0, in_vain: 0, has_one_thread: None }
     }
 
     /// Something has come.
@@ -135,6 +138,9 @@ impl Spin {
             (State::Quiet, _) => {}
             (State::Heard, BusyPoll::Off) => self.state = State::Quiet,
             (State::Heard, BusyPoll::For(time)) => self.state = State::Looking(clock.now() + time, 0),
+            (State::Heard, BusyPoll::Auto) if !*self.has_one_thread.get_or_insert_with(has_one_thread) => {
+                self.state = State::Quiet;
+            }
             (State::Heard, BusyPoll::Auto) => {
                 let now = clock.now();
                 self.state = if self.pays() { State::Looking(now + WINDOW, 0) } else { State::Quiet };
@@ -168,6 +174,15 @@ impl Spin {
         self.rest = self.rest.saturating_sub(1);
         !rests && self.mean_gap < SHORT_GAP
     }
+}
+
+/// Whether one thread executes all tasks of this task's runtime, as far as we can know.
+fn has_one_thread() -> bool {
+    #[cfg(feature = "tokio")]
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        return runtime.runtime_flavor() == tokio::runtime::RuntimeFlavor::CurrentThread;
+    }
+    true
 }
 
 #[cfg(test)]
@@ -270,6 +285,20 @@ mod tests {
             mixed.gets(if message % 10 == 0 { 300 } else { 1 });
         }
         assert!(mixed.looked <= messages + messages / 16 * 100, "{} {}", mixed.looked, mixed.slept);
+    }
+
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn it_does_not_look_where_that_would_wake_another_thread() {
+        use tokio::runtime::Builder;
+        let looks = |policy| {
+            let mut driver = Driver::new(policy);
+            (0..20).any(|_| driver.gets(10))
+        };
+        let several = Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        several.block_on(async { assert!(!looks(BusyPoll::Auto) && looks(BusyPoll::For(WINDOW))) });
+        let one = Builder::new_current_thread().build().unwrap();
+        one.block_on(async { assert!(looks(BusyPoll::Auto) && !looks(BusyPoll::Off)) });
     }
 
     #[test]

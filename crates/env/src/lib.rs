@@ -3,7 +3,8 @@
 //! No library of this project reads a clock, draws a random number or decides on its own where a
 //! buffer comes from. It asks the [`Clock`], the [`Random`] or the [`Allocator`] that it was built
 //! with. A program passes the real ones ([`tokio_env`], feature `tokio`); a simulation passes its
-//! own and replays a run exactly.
+//! own and replays a run exactly. Besides, the crate has what drivers of sockets and devices share:
+//! when to look for the next message before a thread sleeps ([`BusyPoll`]).
 //!
 //! ```
 //! use rpcrdma_env::{Random, SeededRandom};

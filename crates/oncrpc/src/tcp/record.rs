@@ -108,6 +108,18 @@ impl Looking {
         }
         Ok((found > 0).then_some(found))
     }
+
+    /// Reads what was found.
+    fn takes(&self, io: &mut (impl Io + ?Sized), cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+        match io.take(room) {
+            // It cannot be read after all, or not yet.
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Spin::again(cx);
+                Poll::Pending
+            }
+            taken => Poll::Ready(taken),
+        }
+    }
 }
 
 impl RecordReader {
@@ -282,9 +294,10 @@ impl RecordReader {
                 let Some(found) = self.looking.finds(io, cx).map_err(failed)? else { return Poll::Pending };
                 let (begin, room) = (self.stage.len(), self.stage.capacity());
                 self.stage.resize(room.min(begin + found), 0);
-                let read = io.take(&mut self.stage[begin..]);
-                self.stage.truncate(begin + *read.as_ref().unwrap_or(&0));
-                read.map_err(failed)?
+                let taken = self.looking.takes(io, cx, &mut self.stage[begin..]);
+                let octets = if let Poll::Ready(Ok(octets)) = &taken { *octets } else { 0 };
+                self.stage.truncate(begin + octets);
+                ready!(taken).map_err(failed)?
             }
         };
         self.has_read(octets);
@@ -310,7 +323,7 @@ fn poll_read(
     match Pin::new(&mut *io).poll_read(cx, &mut read) {
         Poll::Ready(done) => Poll::Ready(done.map(|()| read.filled().len())),
         Poll::Pending => match looking.finds(io, cx)? {
-            Some(_) => Poll::Ready(io.take(room)),
+            Some(_) => looking.takes(io, cx, room),
             None => Poll::Pending,
         },
     }
@@ -435,7 +448,7 @@ mod tests {
         time::{Duration, Instant},
     };
     use tokio::{
-        io::{AsyncWriteExt, Join, Sink, join, sink},
+        io::{AsyncRead, AsyncWriteExt, Join, Sink, join, sink},
         net::TcpListener,
     };
 
@@ -523,6 +536,55 @@ mod tests {
             assert!(reader.poll_record(&mut far, cx, 1).is_pending());
             let Poll::Ready(Ok(Some(found))) = reader.poll_record(&mut far, cx, 0) else { panic!("not found") };
             assert_eq!(joined(&found), vec![7; len]);
+        }
+    }
+
+    /// The system has counted bytes that cannot be read yet.
+    #[tokio::test]
+    async fn a_look_that_was_too_early_is_no_failure() {
+        struct Early(Join<&'static [u8], Sink>);
+        impl AsyncRead for Early {
+            fn poll_read(
+                mut self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                room: &mut ReadBuf<'_>,
+            ) -> Poll<io::Result<()>> {
+                ready!(Pin::new(&mut self.0).poll_read(cx, room))?;
+                if room.filled().is_empty() { Poll::Pending } else { Poll::Ready(Ok(())) }
+            }
+        }
+        impl AsyncWrite for Early {
+            fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
+                Pin::new(&mut self.0).poll_write(cx, octets)
+            }
+            fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Pin::new(&mut self.0).poll_flush(cx)
+            }
+            fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Pin::new(&mut self.0).poll_shutdown(cx)
+            }
+        }
+        impl Io for Early {
+            fn may_look(&self) -> bool {
+                true
+            }
+            fn look(&self) -> io::Result<usize> {
+                Ok(1)
+            }
+            fn take(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+        }
+        let clock = tokio_env().unwrap().clock;
+        for octets in [&[0x80, 0, 0, 1, 7, 0x80, 0][..], &[0x80, 0, 0, 1, 7, 0x80, 0, 0x40, 0, 7]] {
+            let mut io = Early(join(octets.to_vec().leak(), sink()));
+            let busy_poll = BusyPoll::For(Duration::from_secs(60));
+            let mut reader = RecordReader::new(Arc::new(Heap), MAX, busy_poll, clock.clone());
+            assert!(poll_fn(|cx| reader.poll_record(&mut io, cx, 0)).await.unwrap().is_some());
+            let cx = &mut Context::from_waker(Waker::noop());
+            for _ in 0..3 {
+                assert!(reader.poll_record(&mut io, cx, 0).is_pending());
+            }
         }
     }
 
