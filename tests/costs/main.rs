@@ -35,9 +35,9 @@ const LIMITS: [(Operation, Carrier, Count); 12] = [
     (Operation::Read4K, ONE, Count { client: 4, server: 1 }),
     (Operation::Read4K, TWO, Count { client: 4, server: 1 }),
     (Operation::Read4K, Carrier::Tcp, Count { client: 3, server: 1 }),
-    (Operation::Write1M, ONE, Count { client: 5, server: 36 }),
-    (Operation::Write1M, TWO, Count { client: 5, server: 36 }),
-    (Operation::Write1M, Carrier::Tcp, Count { client: 5, server: 32 }),
+    (Operation::Write1M, ONE, Count { client: 5, server: 28 }),
+    (Operation::Write1M, TWO, Count { client: 5, server: 28 }),
+    (Operation::Write1M, Carrier::Tcp, Count { client: 3, server: 22 }),
 ];
 
 /// Ignores up to three quarters of an allocation for each operation: tables that grow, timers that are set again.

@@ -7,8 +7,8 @@ use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 use std::{collections::VecDeque, io::IoSlice};
 
-/// Slices to write: a few for a small message.
-pub type WriteSlices<'a> = SmallVec<[IoSlice<'a>; 12]>;
+/// Slices to write: a few for a small message; for a MiB in segments of 64 KiB as many as fit without an allocation.
+pub type WriteSlices<'a> = SmallVec<[IoSlice<'a>; 40]>;
 
 /// Octets framed ahead at most. One write takes them all if the socket accepts them: the data of a READ of 1 MiB, and
 /// the reply behind them. Each further write would wake the other end once more (docs/performance.md).

@@ -18,8 +18,9 @@ use super::{
 use smallvec::SmallVec;
 use std::io::IoSliceMut;
 
-/// Slices to read into: usually the rest of a segment, and what follows it.
-pub type ReadSlices<'a> = SmallVec<[IoSliceMut<'a>; 4]>;
+/// Slices to read into: usually the rest of a segment, and what follows it. In a stream of segments of 64 KiB as many
+/// as 512 KiB take, so that no read allocates, not even one that finds nothing.
+pub type ReadSlices<'a> = SmallVec<[IoSliceMut<'a>; 20]>;
 
 /// Segments that one read takes at most: with 1,448-octet segments so many that a MiB takes about six reads, with large
 /// ones all of several MiB.
