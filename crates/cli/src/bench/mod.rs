@@ -150,7 +150,7 @@ pub(crate) struct BenchArgs {
     #[command(flatten)]
     capture: CaptureArgs,
     /// After each message, look for the next one for this time, at most 10000 microseconds, before the thread sleeps.
-    /// auto: 100 microseconds, and only where replies come one at a time in quick succession; 0: sleep at once
+    /// auto: 100 microseconds, and only while messages come soon after one another; 0: sleep at once
     #[arg(long, value_name = "auto|MICROSECONDS", default_value_t)]
     busy_poll: BusyPoll,
     /// Do not ask for iWARP's CRC; a connection works without it only if the server does not ask for it either

@@ -194,7 +194,7 @@ pub(crate) struct ServeArgs {
     pub(crate) rpcrdma: Versions,
     /// After each message, look for the next one for this time, at most 10000 microseconds, before the thread sleeps.
     /// The server answers faster, and uses up to so much processor time after each message. auto: 100 microseconds,
-    /// and only where calls come one at a time in quick succession; 0: sleep at once
+    /// and only while messages come soon after one another; 0: sleep at once
     #[arg(long, value_name = "auto|MICROSECONDS", default_value_t)]
     pub(crate) busy_poll: BusyPoll,
     /// Do not ask for iWARP's CRC; a connection works without it only if the client does not ask for it either
