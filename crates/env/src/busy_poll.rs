@@ -87,7 +87,34 @@ const MOST_DOUBLINGS: u32 = 9;
 const MOST_LOOKS: u32 = 4096;
 
 /// Decides for one connection whether its driver looks again. Without messages, and with [`BusyPoll::Off`], it reads no
-/// clock.
+/// clock. A driver uses it like this:
+///
+/// ```
+/// use rpcrdma_env::{Clock, Spin};
+/// use std::task::{Context, Poll};
+///
+/// fn poll(
+///     spin: &mut Spin,
+///     clock: &dyn Clock,
+///     cx: &mut Context<'_>,
+///     mut read: impl FnMut() -> Option<u8>,
+/// ) -> Poll<u8> {
+///     // Here the driver has asked the runtime, which knows of nothing.
+///     if !spin.goes_on(clock) {
+///         return Poll::Pending;
+///     }
+///     match read() {
+///         Some(byte) => {
+///             spin.heard(clock);
+///             Poll::Ready(byte)
+///         }
+///         None => {
+///             Spin::again(cx);
+///             Poll::Pending
+///         }
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Spin {
     policy: BusyPoll,
@@ -108,7 +135,7 @@ enum State {
     Quiet,
     /// Something has come.
     Heard,
-    /// The driver looks until then, and has looked so often.
+    /// The driver looks until then, and so often at most.
     Looking(Timestamp, u32),
 }
 
@@ -137,27 +164,21 @@ impl Spin {
         match (&mut self.state, self.policy) {
             (State::Quiet, _) => {}
             (State::Heard, BusyPoll::Off) => self.state = State::Quiet,
-            (State::Heard, BusyPoll::For(time)) => self.state = State::Looking(clock.now() + time, 0),
+            (State::Heard, BusyPoll::For(time)) => self.state = State::Looking(clock.now() + time, u32::MAX),
             (State::Heard, BusyPoll::Auto) if !*self.has_one_thread.get_or_insert_with(has_one_thread) => {
                 self.state = State::Quiet;
             }
             (State::Heard, BusyPoll::Auto) => {
                 let now = clock.now();
-                self.state = if self.pays() { State::Looking(now + WINDOW, 0) } else { State::Quiet };
+                self.state = if self.pays() { State::Looking(now + WINDOW, MOST_LOOKS) } else { State::Quiet };
                 self.idle_since = Some(now);
             }
-            (State::Looking(end, looks), policy) => {
-                let is_auto = policy == BusyPoll::Auto;
-                if clock.now() >= *end || (is_auto && *looks >= MOST_LOOKS) {
-                    self.state = State::Quiet;
-                    if is_auto {
-                        self.rest = REST << self.in_vain;
-                        self.in_vain = (self.in_vain + 1).min(MOST_DOUBLINGS);
-                    }
-                } else {
-                    *looks += 1;
-                }
+            (State::Looking(end, left), _) if *left == 0 || clock.now() >= *end => {
+                self.state = State::Quiet;
+                self.rest = REST << self.in_vain;
+                self.in_vain = (self.in_vain + 1).min(MOST_DOUBLINGS);
             }
+            (State::Looking(_, left), _) => *left -= 1,
         }
         matches!(self.state, State::Looking(..))
     }

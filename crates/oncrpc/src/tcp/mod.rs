@@ -11,6 +11,7 @@ mod calls;
 mod client;
 mod connector;
 mod io;
+mod looking;
 mod record;
 mod reverse;
 mod server;

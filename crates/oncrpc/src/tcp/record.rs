@@ -5,20 +5,19 @@
 //! connection's allocator and is read straight into it. The writer shares the bytes that it gets. After an error
 //! neither can go on.
 
-use super::{Io, MAX_FRAGMENTS};
+use super::{Io, MAX_FRAGMENTS, looking::Looking};
 use crate::{Arrival, Arrivals};
 use bytes::{BufMut, Bytes, BytesMut};
-use rpcrdma_env::{Allocator, BoxFuture, Buffer, BusyPoll, Clock, Spin};
+use rpcrdma_env::{Allocator, BoxFuture, Buffer, BusyPoll, Clock};
 use rpcrdma_xdr::{Payload, Stream};
 use std::{
     collections::VecDeque,
-    future::Future,
     io::{self, IoSlice},
-    pin::{Pin, pin},
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
 };
-use tokio::io::{AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::AsyncWrite;
 
 // RPC-5531-11-a
 const LAST_FRAGMENT: u32 = 1 << 31;
@@ -87,41 +86,6 @@ pub(crate) struct RecordReader {
     looking: Looking,
 }
 
-/// How the reader waits for the peer.
-struct Looking {
-    spin: Spin,
-    clock: Arc<dyn Clock>,
-    /// Whether nothing waits to be written: a peer that still has to read does not answer soon.
-    is_due: bool,
-}
-
-impl Looking {
-    /// Whether a stream that has nothing to read, as far as the runtime knows, has something nevertheless. If not, the
-    /// task may be woken at once to look again.
-    fn finds(&mut self, io: &(impl Io + ?Sized), cx: &mut Context<'_>) -> io::Result<Option<usize>> {
-        if !self.is_due || !io.may_look() || !self.spin.goes_on(&*self.clock) {
-            return Ok(None);
-        }
-        let found = io.look()?;
-        if found == 0 {
-            Spin::again(cx);
-        }
-        Ok((found > 0).then_some(found))
-    }
-
-    /// Reads what was found.
-    fn takes(&self, io: &mut (impl Io + ?Sized), cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
-        match io.take(room) {
-            // It cannot be read after all, or not yet.
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                Spin::again(cx);
-                Poll::Pending
-            }
-            taken => Poll::Ready(taken),
-        }
-    }
-}
-
 impl RecordReader {
     pub(crate) fn new(
         allocator: Arc<dyn Allocator>,
@@ -143,7 +107,7 @@ impl RecordReader {
             at_read: 0,
             at_read_before: 0,
             arrivals: Arrivals::default(),
-            looking: Looking { spin: Spin::new(busy_poll), clock, is_due: true },
+            looking: Looking::new(busy_poll, clock),
         }
     }
 
@@ -185,7 +149,7 @@ impl RecordReader {
         cx: &mut Context<'_>,
         unsent: usize,
     ) -> Poll<Result<Option<Stream>, RecordError>> {
-        self.looking.is_due = unsent == 0;
+        self.looking.unsent(unsent);
         loop {
             match &mut self.state {
                 State::Header => match self.stage.first_chunk::<HEADER_BYTES>().copied() {
@@ -219,7 +183,7 @@ impl RecordReader {
                 State::Large { len, filled, buffer } => {
                     if filled < len {
                         let room = &mut buffer.bytes_mut()[*filled..*len];
-                        let octets = ready!(poll_read(io, cx, room, &mut self.looking)).map_err(failed)?;
+                        let octets = ready!(self.looking.poll_read(io, cx, room)).map_err(failed)?;
                         if octets == 0 {
                             return Poll::Ready(Err(RecordError::Truncated));
                         }
@@ -288,44 +252,15 @@ impl RecordReader {
         if self.stage.capacity() < needed.max(STAGE_BYTES / 4) || self.stage.len() == self.stage.capacity() {
             self.stage.reserve(STAGE_BYTES);
         }
-        let octets = match pin!(io.read_buf(&mut self.stage)).poll(cx) {
-            Poll::Ready(read) => read.map_err(failed)?,
-            Poll::Pending => {
-                let Some(found) = self.looking.finds(io, cx).map_err(failed)? else { return Poll::Pending };
-                let (begin, room) = (self.stage.len(), self.stage.capacity());
-                self.stage.resize(room.min(begin + found), 0);
-                let taken = self.looking.takes(io, cx, &mut self.stage[begin..]);
-                let octets = if let Poll::Ready(Ok(octets)) = &taken { *octets } else { 0 };
-                self.stage.truncate(begin + octets);
-                ready!(taken).map_err(failed)?
-            }
-        };
+        let octets = ready!(self.looking.poll_fill(io, cx, &mut self.stage)).map_err(failed)?;
         self.has_read(octets);
         Poll::Ready(Ok(octets))
     }
 
     fn has_read(&mut self, octets: usize) {
-        self.looking.spin.heard(&*self.looking.clock);
         self.received += octets as u64;
         (self.at_read_before, self.at_read) = (self.at_read, self.records);
         self.arrivals.came();
-    }
-}
-
-/// Reads into `room`.
-fn poll_read(
-    io: &mut (impl Io + ?Sized),
-    cx: &mut Context<'_>,
-    room: &mut [u8],
-    looking: &mut Looking,
-) -> Poll<io::Result<usize>> {
-    let mut read = ReadBuf::new(room);
-    match Pin::new(&mut *io).poll_read(cx, &mut read) {
-        Poll::Ready(done) => Poll::Ready(done.map(|()| read.filled().len())),
-        Poll::Pending => match looking.finds(io, cx)? {
-            Some(_) => looking.takes(io, cx, room),
-            None => Poll::Pending,
-        },
     }
 }
 
@@ -441,16 +376,8 @@ mod tests {
     use proptest::prelude::*;
     use rpcrdma_env::{Heap, tokio_env};
     use rpcrdma_xdr::StreamPart;
-    use std::{
-        future::poll_fn,
-        io::Write as _,
-        task::Waker,
-        time::{Duration, Instant},
-    };
-    use tokio::{
-        io::{AsyncRead, AsyncWriteExt, Join, Sink, join, sink},
-        net::TcpListener,
-    };
+    use std::future::poll_fn;
+    use tokio::io::{AsyncWriteExt, Join, Sink, join, sink};
 
     impl Io for Join<&[u8], Sink> {}
 
@@ -510,82 +437,6 @@ mod tests {
         let mut io = join(&octets[..], sink());
         let record = poll_fn(|cx| reader.poll_record(&mut io, cx, 0)).await.unwrap().unwrap();
         assert_eq!(record.parts().count(), 1);
-    }
-
-    /// A stream has what the runtime was not told of: one that sleeps would find it later.
-    #[tokio::test]
-    async fn a_reader_that_looks_needs_no_runtime() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut far, _) = listener.accept().await.unwrap();
-        let time = Duration::from_secs(60);
-        let clock = tokio_env().unwrap().clock;
-        let mut reader = RecordReader::new(Arc::new(Heap), MAX, BusyPoll::For(time), clock);
-        for len in [100, 30_000] {
-            let record = fragment(true, &vec![7; len]);
-            near.write_all(&record).unwrap();
-            assert!(poll_fn(|cx| reader.poll_record(&mut far, cx, 0)).await.unwrap().is_some());
-            let cx = &mut Context::from_waker(Waker::noop());
-            assert!(reader.poll_record(&mut far, cx, 0).is_pending());
-            near.write_all(&record).unwrap();
-            let begin = Instant::now();
-            while rustix::io::ioctl_fionread(&far).unwrap() < 4 + len as u64 {
-                assert!(begin.elapsed() < time, "it does not arrive");
-            }
-            // A peer that still has to read is not expected to answer.
-            assert!(reader.poll_record(&mut far, cx, 1).is_pending());
-            let Poll::Ready(Ok(Some(found))) = reader.poll_record(&mut far, cx, 0) else { panic!("not found") };
-            assert_eq!(joined(&found), vec![7; len]);
-        }
-    }
-
-    /// The system has counted bytes that cannot be read yet.
-    #[tokio::test]
-    async fn a_look_that_was_too_early_is_no_failure() {
-        struct Early(Join<&'static [u8], Sink>);
-        impl AsyncRead for Early {
-            fn poll_read(
-                mut self: Pin<&mut Self>,
-                cx: &mut Context<'_>,
-                room: &mut ReadBuf<'_>,
-            ) -> Poll<io::Result<()>> {
-                ready!(Pin::new(&mut self.0).poll_read(cx, room))?;
-                if room.filled().is_empty() { Poll::Pending } else { Poll::Ready(Ok(())) }
-            }
-        }
-        impl AsyncWrite for Early {
-            fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
-                Pin::new(&mut self.0).poll_write(cx, octets)
-            }
-            fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-                Pin::new(&mut self.0).poll_flush(cx)
-            }
-            fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-                Pin::new(&mut self.0).poll_shutdown(cx)
-            }
-        }
-        impl Io for Early {
-            fn may_look(&self) -> bool {
-                true
-            }
-            fn look(&self) -> io::Result<usize> {
-                Ok(1)
-            }
-            fn take(&mut self, _: &mut [u8]) -> io::Result<usize> {
-                Err(io::ErrorKind::WouldBlock.into())
-            }
-        }
-        let clock = tokio_env().unwrap().clock;
-        for octets in [&[0x80, 0, 0, 1, 7, 0x80, 0][..], &[0x80, 0, 0, 1, 7, 0x80, 0, 0x40, 0, 7]] {
-            let mut io = Early(join(octets.to_vec().leak(), sink()));
-            let busy_poll = BusyPoll::For(Duration::from_secs(60));
-            let mut reader = RecordReader::new(Arc::new(Heap), MAX, busy_poll, clock.clone());
-            assert!(poll_fn(|cx| reader.poll_record(&mut io, cx, 0)).await.unwrap().is_some());
-            let cx = &mut Context::from_waker(Waker::noop());
-            for _ in 0..3 {
-                assert!(reader.poll_record(&mut io, cx, 0).is_pending());
-            }
-        }
     }
 
     /// The allocator is asked for every byte but the first few of a record, however it is cut.
