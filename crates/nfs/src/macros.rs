@@ -2,9 +2,21 @@
 //!
 //! In tests, values of every declared type can be drawn at random ([`crate::sample`]), so that tests cover all types.
 
+/// A copy of these octets. Most texts that are kept are empty, and take the short way.
+pub(crate) fn copied(octets: &[u8]) -> bytes::Bytes {
+    if octets.is_empty() { bytes::Bytes::new() } else { bytes::Bytes::copy_from_slice(octets) }
+}
+
 macro_rules! xdr_struct {
     ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)* })*) => {$(
         xdr_fields! { $(#[$meta])* pub struct $name { $($(#[$field_meta])* pub $field: $type,)* } }
+
+        impl ::rpcrdma_xdr::Encode for $name {
+            #[allow(unused_variables, reason = "a structure may have no field")]
+            fn encode(&self, encoder: &mut ::rpcrdma_xdr::Encoder) {
+                $(::rpcrdma_xdr::Encode::encode(&self.$field, encoder);)*
+            }
+        }
 
         impl ::rpcrdma_xdr::Decode for $name {
             #[allow(unused_variables, reason = "a structure may have no field")]
@@ -20,19 +32,38 @@ macro_rules! xdr_words {
     ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)* })*) => {$(
         xdr_fields! { $(#[$meta])* pub struct $name { $($(#[$field_meta])* pub $field: $type,)* } }
 
-        impl $crate::words::FromWords for $name {
-            const WORDS: usize = 0 $(+ <$type as $crate::words::FromWords>::WORDS)*;
+        impl $crate::words::InWords for $name {
+            const WORDS: usize = 0 $(+ <$type as $crate::words::InWords>::WORDS)*;
 
+            #[inline]
             fn from_words(words: &mut impl Iterator<Item = u32>) -> Option<Self> {
-                Some(Self { $($field: $crate::words::FromWords::from_words(words)?,)* })
+                Some(Self { $($field: $crate::words::InWords::from_words(words)?,)* })
+            }
+
+            #[inline]
+            fn to_words(&self, put: &mut impl FnMut(u32)) {
+                $($crate::words::InWords::to_words(&self.$field, put);)*
+            }
+        }
+
+        impl ::rpcrdma_xdr::Encode for $name {
+            fn encode(&self, encoder: &mut ::rpcrdma_xdr::Encoder) {
+                let mut words = [0; <$name as $crate::words::InWords>::WORDS];
+                let mut places = words.iter_mut();
+                $crate::words::InWords::to_words(self, &mut |word| {
+                    if let Some(place) = places.next() {
+                        *place = word;
+                    }
+                });
+                encoder.words(words);
             }
         }
 
         impl ::rpcrdma_xdr::Decode for $name {
             fn decode(decoder: &mut ::rpcrdma_xdr::Decoder) -> Result<Self, ::rpcrdma_xdr::DecodeError> {
                 let mut made = None;
-                decoder.words::<{ <$name as $crate::words::FromWords>::WORDS }>(|words| {
-                    made = $crate::words::FromWords::from_words(&mut words.iter().copied());
+                decoder.words::<{ <$name as $crate::words::InWords>::WORDS }>(|words| {
+                    made = $crate::words::InWords::from_words(&mut words.iter().copied());
                     made.is_some()
                 });
                 match made {
@@ -50,13 +81,6 @@ macro_rules! xdr_fields {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct $name { $($(#[$field_meta])* pub $field: $type,)* }
-
-        impl ::rpcrdma_xdr::Encode for $name {
-            #[allow(unused_variables, reason = "a structure may have no field")]
-            fn encode(&self, encoder: &mut ::rpcrdma_xdr::Encoder) {
-                $(::rpcrdma_xdr::Encode::encode(&self.$field, encoder);)*
-            }
-        }
 
         #[cfg(test)]
         impl $crate::sample::Sample for $name {
@@ -81,14 +105,20 @@ macro_rules! xdr_enum {
             }
         }
 
-        impl $crate::words::FromWords for $name {
+        impl $crate::words::InWords for $name {
             const WORDS: usize = 1;
 
+            #[inline]
             fn from_words(words: &mut impl Iterator<Item = u32>) -> Option<Self> {
                 match words.next()? {
                     $($value => Some(Self::$variant),)*
                     _ => None,
                 }
+            }
+
+            #[inline]
+            fn to_words(&self, put: &mut impl FnMut(u32)) {
+                put(*self as u32);
             }
         }
 
@@ -243,13 +273,7 @@ macro_rules! xdr_bytes {
 
         impl ::rpcrdma_xdr::Decode for $name {
             fn decode(decoder: &mut ::rpcrdma_xdr::Decoder) -> Result<Self, ::rpcrdma_xdr::DecodeError> {
-                let octets = decoder.opaque($max)?;
-                $(
-                    // NFS4-KEPT-a
-                    let $copied = ::bytes::Bytes::copy_from_slice(&octets);
-                    let octets = $copied;
-                )?
-                Ok(Self(octets))
+                xdr_bytes!(@decode decoder, $max $(, $copied)?).map(Self)
             }
         }
 
@@ -260,6 +284,9 @@ macro_rules! xdr_bytes {
             }
         }
     )*};
+    (@decode $decoder:ident, $max:expr) => { $decoder.opaque($max) };
+    // NFS4-KEPT-a
+    (@decode $decoder:ident, $max:expr, copied) => { $decoder.opaque_with($max, $crate::macros::copied) };
 }
 
 /// Octets of a fixed length that both sides know.
@@ -281,18 +308,26 @@ macro_rules! xdr_fixed {
             }
         }
 
-        impl $crate::words::FromWords for $name {
+        impl $crate::words::InWords for $name {
             const WORDS: usize = {
                 assert!($len % ::rpcrdma_xdr::UNIT == 0, "padding is no value");
                 $len / ::rpcrdma_xdr::UNIT
             };
 
+            #[inline]
             fn from_words(words: &mut impl Iterator<Item = u32>) -> Option<Self> {
                 let mut octets = [0; $len];
                 for word in octets.chunks_exact_mut(::rpcrdma_xdr::UNIT) {
                     word.copy_from_slice(&words.next()?.to_be_bytes());
                 }
                 Some(Self(octets))
+            }
+
+            #[inline]
+            fn to_words(&self, put: &mut impl FnMut(u32)) {
+                for word in self.0.as_chunks().0 {
+                    put(u32::from_be_bytes(*word));
+                }
             }
         }
 

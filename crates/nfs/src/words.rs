@@ -1,35 +1,54 @@
-//! Structures that consist of a fixed number of words, which are read together where they lie together.
+//! Structures that consist of a fixed number of words, which are written together, and read together where they lie
+//! together.
 //!
-//! A word read alone costs several times as much: the decoder has to look where each begins.
+//! A word read or written alone costs several times as much: the decoder has to look where each begins, and the encoder
+//! whether it has room.
 
 /// A value that is made of `WORDS` words, whatever it is.
-pub(crate) trait FromWords: Sized {
+pub(crate) trait InWords: Sized {
     const WORDS: usize;
 
     /// The value of the next words; `None` if they are none of its values.
     fn from_words(words: &mut impl Iterator<Item = u32>) -> Option<Self>;
+
+    /// Puts its words, one after the other.
+    fn to_words(&self, put: &mut impl FnMut(u32));
 }
 
-impl FromWords for u32 {
+impl InWords for u32 {
     const WORDS: usize = 1;
 
+    #[inline]
     fn from_words(words: &mut impl Iterator<Item = u32>) -> Option<Self> {
         words.next()
     }
+
+    #[inline]
+    fn to_words(&self, put: &mut impl FnMut(u32)) {
+        put(*self);
+    }
 }
 
-impl FromWords for u64 {
+impl InWords for u64 {
     const WORDS: usize = 2;
 
+    #[inline]
     fn from_words(words: &mut impl Iterator<Item = u32>) -> Option<Self> {
         let (high, low) = (words.next()?, words.next()?);
         Some(u64::from(high) << u32::BITS | u64::from(low))
     }
+
+    #[inline]
+    fn to_words(&self, put: &mut impl FnMut(u32)) {
+        put((*self >> u32::BITS) as u32);
+        put(*self as u32);
+    }
 }
 
-impl FromWords for bool {
+impl InWords for bool {
     const WORDS: usize = 1;
 
+    #[inline]
     fn from_words(words: &mut impl Iterator<Item = u32>) -> Option<Self> {
         match words.next()? {
             0 => Some(false),
@@ -37,11 +56,16 @@ impl FromWords for bool {
             _ => None,
         }
     }
+
+    #[inline]
+    fn to_words(&self, put: &mut impl FnMut(u32)) {
+        put((*self).into());
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::FromWords;
+    use super::InWords;
     use crate::{
         sample::{Draw, Sample},
         v3::{Attributes, FileType},
@@ -62,7 +86,7 @@ mod tests {
         (attributes, octets)
     }
 
-    fn has_the_same_value_however_it_is_cut<T: FromWords + Decode + Encode + PartialEq + std::fmt::Debug>(value: &T) {
+    fn has_the_same_value_however_it_is_cut<T: InWords + Decode + Encode + PartialEq + std::fmt::Debug>(value: &T) {
         let octets = encoded(value);
         assert_eq!(octets.len(), T::WORDS * rpcrdma_xdr::UNIT, "or all are read one by one");
         for cut in 0..=octets.len() {

@@ -51,7 +51,11 @@ thread_local! {
 
 /// Whether the bytes are the same. It takes the same time wherever they differ.
 fn equal(these: &[u8], those: &[u8]) -> bool {
-    these.len() == those.len() && these.iter().zip(those).fold(0, |all, (a, b)| all | (a ^ b)) == 0
+    let ((words, rest), (other_words, other_rest)) = (these.as_chunks(), those.as_chunks());
+    let differs = |a: &[u8; 8], b: &[u8; 8]| u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b);
+    let words = words.iter().zip(other_words).fold(0, |all, (a, b)| all | differs(a, b));
+    let rest = rest.iter().zip(other_rest).fold(0, |all, (a, b)| all | (a ^ b));
+    these.len() == those.len() && words | u64::from(rest) == 0
 }
 
 impl Seal {

@@ -187,6 +187,31 @@ impl Decoder {
         self.inline(len)
     }
 
+    /// As [`opaque`](Self::opaque), for octets that the caller copies or looks at: `read` sees them where they lie.
+    ///
+    /// ```
+    /// use rpcrdma_xdr::{Decoder, Stream};
+    /// let mut decoder = Decoder::new(Stream::from(bytes::Bytes::from_static(b"\0\0\0\x05seven\0\0\0")));
+    /// assert_eq!(decoder.opaque_with(8, <[u8]>::to_vec)?, b"seven");
+    /// # Ok::<(), rpcrdma_xdr::DecodeError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`opaque`](Self::opaque).
+    pub fn opaque_with<T>(&mut self, max: usize, read: impl FnOnce(&[u8]) -> T) -> Result<T, DecodeError> {
+        let len = self.count(max)?;
+        let whole = padded(len);
+        if let Some(StreamPart::Run(run)) = self.parts.last_mut()
+            && let Some(octets) = run.get(..whole).and_then(|octets| octets.get(..len))
+        {
+            let value = read(octets);
+            run.advance(whole);
+            self.advance(whole);
+            return Ok(value);
+        }
+        self.inline(len).map(|octets| read(&octets))
+    }
+
     /// A count or length of at most `max`.
     ///
     /// # Errors

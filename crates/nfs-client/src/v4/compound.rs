@@ -40,6 +40,13 @@ pub(super) fn put(file: &Handle) -> Args {
     Args::PutFh(ops::PutFh { file: file.clone() })
 }
 
+/// Puts a file first, and then something that is done with it. The list has room for SEQUENCE, too.
+pub(super) fn with_file(file: &Handle, args: Args) -> Vec<Args> {
+    let mut ops = Vec::with_capacity(3);
+    ops.extend([put(file), args]);
+    ops
+}
+
 pub(super) fn lookup(name: &Name) -> Args {
     Args::Lookup(ops::Lookup { name: name.clone() })
 }

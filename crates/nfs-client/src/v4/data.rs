@@ -2,7 +2,7 @@
 
 use super::{
     Error, Nfs4, Opened,
-    compound::{Plan, put},
+    compound::{Plan, put, with_file},
     held::Held,
     reply::done,
     standing::Ground,
@@ -96,7 +96,7 @@ impl Nfs4 {
     ) -> Result<ReadOk<ItemData>, Error> {
         let mut build = |ground: &Ground| {
             let state = self.state_of(Op::Read, by, ground)?;
-            Ok(vec![put(by.file()), Args::Read(ops::Read { state, offset, count })])
+            Ok(with_file(by.file(), Args::Read(ops::Read { state, offset, count })))
         };
         let plan = Plan::looks(Op::Read);
         let mut reply = self.inner.perform_with(plan, by.held(), buffer, &mut build, &mut |_| false).await?;
@@ -117,7 +117,7 @@ impl Nfs4 {
         let mut build = |ground: &Ground| {
             let state = self.state_of(Op::Write, by, ground)?;
             let write = ops::Write { state, offset, stability, data: data.clone() };
-            Ok(vec![put(by.file()), Args::Write(write)])
+            Ok(with_file(by.file(), Args::Write(write)))
         };
         // To write the same bytes twice does no harm: the server need not remember its reply.
         let mut reply = self.inner.perform(Plan::looks(Op::Write), by.held(), &mut build).await?;

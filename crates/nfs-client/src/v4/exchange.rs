@@ -141,50 +141,46 @@ impl Inner {
         ground: &Ground,
         session: &Session,
         plan: Plan,
-        ops: Vec<Args>,
+        mut ops: Vec<Args>,
         sink: Option<Buffer>,
     ) -> Result<Reply, Error> {
         let mut slot = session.slots.take().await;
-        if slot.is_doubtful
-            && let Some(failed) = self.probe(ground, session, &mut slot).await?
-        {
-            return Ok(Reply::new(Vec::new(), Some(failed), plan.purpose, self.client.caller()));
+        if slot.is_doubtful {
+            if let Some(failed) = self.probe(ground, session, &mut slot).await? {
+                return Ok(Reply::new(Vec::new(), Some(failed), plan.purpose, self.client.caller()));
+            }
+            slot.look_again();
         }
-        let sequence = Args::Sequence(session.sequence(&slot, plan.is_kept));
-        let all: Vec<Args> = std::iter::once(sequence).chain(ops).collect();
-        let call = Arguments::new(self.minor, all);
+        ops.insert(0, Args::Sequence(session.sequence(&slot, plan.is_kept)));
+        let call = Arguments::new(self.minor, ops);
         let encoded = Encoded::new(&call);
-        let most = self.fits(session, plan, &call, encoded.args.len())?;
+        let most = self.fits(session, plan, call.ops.len(), &encoded)?;
         slot.sending();
         let Exchanged { results, is_retransmitted } =
             self.exchange(&self.client, plan.purpose, encoded, sink, most).await?;
         let failed = reply::check(&call.ops, &results).map_err(|what| Error::nonsense(plan.purpose, what))?;
         self.settle(ground, session, &mut slot, &results)?;
-        let mut outcomes = results.results;
-        if !outcomes.is_empty() {
-            outcomes.remove(0);
-        }
         // From here on, positions in the reply do not count SEQUENCE.
         let failed = failed.map(|failed| Failed { at: failed.at.saturating_sub(1), ..failed });
-        let mut reply = Reply::new(outcomes, failed, plan.purpose, self.client.caller());
+        let mut reply = Reply::new(results.results, failed, plan.purpose, self.client.caller());
+        reply.skip_sequence();
         reply.is_repeated = is_retransmitted && failed.is_some_and(|failed| failed.op == Op::Sequence);
         Ok(reply)
     }
 
-    /// Checks that the session allows the call, whose arguments have `args` bytes. Returns the most bytes that the
-    /// results may have.
-    fn fits(&self, session: &Session, plan: Plan, call: &Arguments, args: usize) -> Result<Option<usize>, Error> {
+    /// Checks that the session allows a call of so many operations. Returns the most bytes that the results may have.
+    fn fits(&self, session: &Session, plan: Plan, ops: usize, call: &Encoded) -> Result<Option<usize>, Error> {
         let refused =
             |what, unit, wanted, allowed| Err(Error::TooLarge { operation: plan.purpose, what, unit, wanted, allowed });
         let operations = session.fore.max_operations as usize;
-        if call.ops.len() > operations {
-            return refused("call", "operations", call.ops.len(), operations);
+        if ops > operations {
+            return refused("call", "operations", ops, operations);
         }
-        let allowed = self.most_args(session);
+        let (args, allowed) = (call.args.len(), self.most_args(session));
         if args > allowed {
             return refused("call", "bytes", args, allowed);
         }
-        let (results, allowed) = (call.largest_results(), self.most_results(session));
+        let (results, allowed) = (call.shape.max_len, self.most_results(session));
         match results > allowed {
             true if plan.is_guessed => Ok(Some(allowed)),
             true => refused("reply", "bytes", results, allowed),
@@ -239,7 +235,7 @@ impl Inner {
     ) -> Result<(), Error> {
         session.check(slot, told).map_err(|what| Error::nonsense(Op::Sequence, what))?;
         slot.advance();
-        session.slots.follow(told);
+        slot.follow(told);
         session.status.store(told.status, Ordering::Relaxed);
         self.told(ground, told.status);
         Ok(())
@@ -296,8 +292,8 @@ fn first_sequence(mut decoder: Decoder) -> Result<Result<ops::SequenceOk, Status
 impl Session {
     /// The SEQUENCE of a call.
     fn sequence(&self, slot: &Taken<'_>, cache: bool) -> ops::Sequence {
-        let highest_slot = self.slots.highest().max(slot.slot());
-        ops::Sequence { session: self.id, sequence: slot.number, slot: slot.slot(), highest_slot, cache }
+        let (sequence, highest_slot) = (slot.number, slot.highest());
+        ops::Sequence { session: self.id, sequence, slot: slot.slot(), highest_slot, cache }
     }
 
     /// Checks that a reply belongs to the call in this slot.

@@ -72,12 +72,17 @@ impl Reply {
         Self { outcomes: outcomes.into_iter(), failed, purpose, caller, is_repeated: false }
     }
 
+    /// The results begin with SEQUENCE, which has been looked at.
+    pub(super) fn skip_sequence(&mut self) {
+        drop(self.outcomes.next());
+    }
+
     /// Skips results up to the one of `op`, and returns that.
     pub(super) fn next_of(&mut self, op: Op) -> Result<Outcome<ItemData>, Error> {
-        match self.outcomes.find(|outcome| outcome.op() == Some(op)) {
-            Some(outcome) => Ok(outcome),
-            None => Err(self.error()),
-        }
+        let outcomes = self.outcomes.as_slice();
+        // Results are large: those in between are dropped where they lie.
+        let at = outcomes.iter().position(|outcome| outcome.op() == Some(op)).unwrap_or(outcomes.len());
+        self.outcomes.nth(at).ok_or_else(|| self.error())
     }
 
     /// Why the result that the caller asks for is missing.

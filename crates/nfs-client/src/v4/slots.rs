@@ -15,22 +15,55 @@ pub(super) const MAX_SLOTS: u32 = 64;
 struct Slot {
     /// The number of its next call.
     next: u32,
-    busy: bool,
     /// Whether the call with number `next` was sent, and its outcome is unknown.
     doubtful: bool,
 }
 
-const FRESH: Slot = Slot { next: 1, busy: false, doubtful: false };
+const FRESH: Slot = Slot { next: 1, doubtful: false };
 /// A slot that the server has given up, according to the server. If it comes back, its numbers start again on the
 /// server too. The client tests that before it uses the slot: if the server has kept the slot after all, it could take
 /// a call with number 1 for a repetition, and answer with the reply to another call.
-const GIVEN_UP: Slot = Slot { next: 1, busy: false, doubtful: true };
+const GIVEN_UP: Slot = Slot { next: 1, doubtful: true };
 
 #[derive(Debug)]
 struct Table {
     slots: Vec<Slot>,
+    /// A bit for each of them that is in use, the lowest for slot 0.
+    busy: u64,
     /// How many of them the client may use now, at least one.
     usable: usize,
+}
+
+const _: () = assert!(MAX_SLOTS <= u64::BITS);
+
+impl Table {
+    fn is_busy(&self, index: usize) -> bool {
+        index < self.slots.len() && self.busy >> index & 1 == 1
+    }
+
+    /// The highest slot that is in use.
+    fn highest(&self) -> u32 {
+        self.busy.checked_ilog2().unwrap_or(0)
+    }
+
+    /// Adapts to what SEQUENCE says about slots. If a slot comes back that the server had given up, its numbers start
+    /// again. Returns whether the client may use more slots than before.
+    fn follow(&mut self, told: ToldSlots) -> bool {
+        let kept = (told.highest as usize).saturating_add(1);
+        let given_up = self.slots.iter_mut().enumerate().skip(kept).filter(|(index, _)| self.busy >> index & 1 == 0);
+        given_up.for_each(|(_, slot)| *slot = GIVEN_UP);
+        let wanted = (told.target as usize).saturating_add(1).min(kept);
+        let was = self.usable;
+        self.usable = wanted.clamp(1, self.slots.len());
+        self.usable > was
+    }
+}
+
+/// What SEQUENCE says about slots: the highest that the server keeps, and the highest that the client should use.
+#[derive(Clone, Copy, Debug)]
+struct ToldSlots {
+    highest: u32,
+    target: u32,
 }
 
 /// The slots of a session.
@@ -45,6 +78,10 @@ pub(super) struct Slots {
 pub(super) struct Taken<'a> {
     slots: &'a Slots,
     index: usize,
+    /// The highest slot that was in use when this one was looked up.
+    highest: u32,
+    /// What SEQUENCE has said about slots.
+    told: Option<ToldSlots>,
     /// The number for the next call.
     pub(super) number: u32,
     /// Whether a call with this number was sent before, and its outcome is unknown.
@@ -57,7 +94,7 @@ impl Slots {
     /// As many slots as a server grants, at least one.
     pub(super) fn new(granted: u32) -> Self {
         let count = granted.clamp(1, MAX_SLOTS) as usize;
-        Self { table: Mutex::new(Table { slots: vec![FRESH; count], usable: count }), freed: Notify::new() }
+        Self { table: Mutex::new(Table { slots: vec![FRESH; count], busy: 0, usable: count }), freed: Notify::new() }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -77,37 +114,21 @@ impl Slots {
 
     fn try_take(&self) -> Option<Taken<'_>> {
         let mut table = self.table();
-        let usable = table.usable;
-        let index = table.slots.iter().take(usable).position(|slot| !slot.busy)?;
-        let slot = table.slots.get_mut(index)?;
-        slot.busy = true;
-        Some(Taken { slots: self, index, number: slot.next, is_doubtful: slot.doubtful, is_sent: false })
-    }
-
-    /// The highest slot that is in use.
-    pub(super) fn highest(&self) -> u32 {
-        self.table().slots.iter().rposition(|slot| slot.busy).unwrap_or(0) as u32
+        let index = table.busy.trailing_ones() as usize;
+        if index >= table.usable {
+            return None;
+        }
+        let slot = *table.slots.get(index)?;
+        table.busy |= 1 << index;
+        let highest = table.highest();
+        let Slot { next: number, doubtful: is_doubtful } = slot;
+        Some(Taken { slots: self, index, highest, told: None, number, is_doubtful, is_sent: false })
     }
 
     /// Whether the call with this number is under way in this slot.
     pub(super) fn is_under_way(&self, slot: u32, number: u32) -> bool {
-        self.table().slots.get(slot as usize).is_some_and(|slot| slot.busy && slot.next == number)
-    }
-
-    /// Adapts to what SEQUENCE says about slots. If a slot comes back that the server had given up, its numbers start
-    /// again.
-    pub(super) fn follow(&self, told: &SequenceOk) {
-        let mut table = self.table();
-        let kept = (told.highest_slot as usize).saturating_add(1);
-        table.slots.iter_mut().skip(kept).filter(|slot| !slot.busy).for_each(|slot| *slot = GIVEN_UP);
-        let wanted = (told.target_highest_slot as usize).saturating_add(1).min(kept);
-        let was = table.usable;
-        table.usable = wanted.clamp(1, table.slots.len());
-        let has_grown = table.usable > was;
-        drop(table);
-        if has_grown {
-            self.freed.notify_waiters();
-        }
+        let (table, slot) = (self.table(), slot as usize);
+        table.is_busy(slot) && table.slots.get(slot).is_some_and(|slot| slot.next == number)
     }
 
     /// The server wants the client to use no slot above this one.
@@ -121,6 +142,21 @@ impl Taken<'_> {
     /// Which slot.
     pub(super) fn slot(&self) -> u32 {
         self.index as u32
+    }
+
+    /// The highest slot that the client uses (`sa_highest_slotid`).
+    pub(super) fn highest(&self) -> u32 {
+        self.highest
+    }
+
+    /// Time has passed since the slot was taken: looks again which slots are in use.
+    pub(super) fn look_again(&mut self) {
+        self.highest = self.slots.table().highest();
+    }
+
+    /// SEQUENCE has said this about slots: the client follows as soon as it gives this slot back.
+    pub(super) fn follow(&mut self, told: &SequenceOk) {
+        self.told = Some(ToldSlots { highest: told.highest_slot, target: told.target_highest_slot });
     }
 
     /// The call with this number goes out now.
@@ -143,11 +179,16 @@ impl Taken<'_> {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         let mut table = self.slots.table();
+        let has_grown = self.told.is_some_and(|told| table.follow(told));
         if let Some(slot) = table.slots.get_mut(self.index) {
             // ULB-5.5-c
-            *slot = Slot { next: self.number, busy: false, doubtful: self.is_doubtful || self.is_sent };
+            *slot = Slot { next: self.number, doubtful: self.is_doubtful || self.is_sent };
         }
+        table.busy &= !(1 << self.index);
         drop(table);
+        if has_grown {
+            self.slots.freed.notify_waiters();
+        }
         self.slots.freed.notify_one();
     }
 }
@@ -156,7 +197,7 @@ impl Drop for Taken<'_> {
 mod tests {
     use super::*;
     use rpcrdma_nfs::v4::SessionId;
-    use std::task::{Context, Waker};
+    use std::task::{Context, Poll, Waker};
 
     fn told(highest_slot: u32, target_highest_slot: u32) -> SequenceOk {
         SequenceOk { session: SessionId([0; 16]), sequence: 1, slot: 0, highest_slot, target_highest_slot, status: 0 }
@@ -186,23 +227,34 @@ mod tests {
         assert_eq!(slots.take().await.number, 3);
     }
 
+    /// A call has ended, and SEQUENCE has said this.
+    fn end(mut taken: Taken<'_>, told: &SequenceOk) {
+        taken.advance();
+        taken.follow(told);
+    }
+
     #[tokio::test]
     async fn slots_follow_the_server_down_and_up() {
         let slots = Slots::new(4);
-        let first = slots.take().await;
-        slots.follow(&told(3, 0));
+        let (mut first, second) = (slots.take().await, slots.take().await);
+        assert_eq!((first.highest(), second.highest()), (0, 1));
+        first.look_again();
+        assert_eq!(first.highest(), 1);
+        end(second, &told(3, 0));
         assert!(slots.try_take().is_none(), "one slot alone is wanted");
-        slots.follow(&told(3, 2));
-        let mut second = slots.try_take().unwrap();
-        assert_eq!((second.slot(), slots.highest()), (1, 1));
-        second.advance();
-        assert!(slots.is_under_way(1, 1));
+        end(first, &told(3, 2));
+        let (first, second) = (slots.try_take().unwrap(), slots.try_take().unwrap());
+        assert_eq!((second.slot(), second.highest(), second.number), (1, 1, 2));
+        assert!(slots.is_under_way(1, 2) && !slots.is_under_way(1, 1) && !slots.is_under_way(2, 1));
+        end(second, &told(3, u32::MAX));
+        let second = slots.try_take().unwrap();
+        assert_eq!(second.number, 3, "it was kept");
         drop(second);
-        slots.follow(&told(3, u32::MAX));
-        assert_eq!(slots.try_take().unwrap().number, 2, "it was kept");
-        slots.follow(&told(0, 0));
-        slots.follow(&told(3, 3));
-        let given_up = slots.try_take().unwrap();
+        end(first, &told(0, 0));
+        let first = slots.try_take().unwrap();
+        assert!(slots.try_take().is_none());
+        end(first, &told(3, 3));
+        let (first, given_up) = (slots.try_take().unwrap(), slots.try_take().unwrap());
         assert_eq!(
             (given_up.number, given_up.is_doubtful),
             (1, true),
@@ -213,6 +265,28 @@ mod tests {
         assert!(slots.try_take().is_none());
         drop(first);
         assert!(slots.try_take().is_some());
+    }
+
+    #[tokio::test]
+    async fn all_who_wait_for_a_slot_get_one_when_the_server_wants_more() {
+        let slots = Slots::new(3);
+        let (first, second) = (slots.take().await, slots.take().await);
+        end(second, &told(2, 0));
+        let (mut waiting, mut also) = (Box::pin(slots.take()), Box::pin(slots.take()));
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(waiting.as_mut().poll(cx).is_pending() && also.as_mut().poll(cx).is_pending());
+        end(first, &told(2, 2));
+        let Poll::Ready(one) = waiting.as_mut().poll(cx) else { panic!("a slot is free") };
+        let Poll::Ready(other) = also.as_mut().poll(cx) else { panic!("two slots are free") };
+        assert_eq!((one.slot(), other.slot()), (0, 1));
+    }
+
+    #[tokio::test]
+    async fn the_most_slots_are_all_used_and_no_more() {
+        let slots = Slots::new(u32::MAX);
+        let all: Vec<_> = std::iter::from_fn(|| slots.try_take()).collect();
+        assert_eq!((all.len(), all[63].highest()), (64, 63));
+        assert!(slots.is_under_way(63, 1) && !slots.is_under_way(64, 1));
     }
 
     #[tokio::test]

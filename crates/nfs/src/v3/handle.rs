@@ -96,7 +96,7 @@ impl Encode for Handle {
 
 impl Decode for Handle {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        let octets = decoder.opaque(MAX_HANDLE_BYTES)?;
-        Self::new(&octets).map_err(|_| decoder.bad_value(octets.len() as u32, "length of a file handle"))
+        let handle = decoder.opaque_with(MAX_HANDLE_BYTES, Self::new)?;
+        handle.map_err(|long| decoder.bad_value(long.octets as u32, "length of a file handle"))
     }
 }

@@ -4,11 +4,11 @@
 //! executed, and [`Broken`] says what to answer for the operation at fault. Two faults do refuse it: a tag without end,
 //! and a chunk where nothing may be placed directly.
 
-use super::{Args, List, MAX_MINOR, Op, Outcome, Status, op, shape};
+use super::{Args, MAX_MINOR, Op, Outcome, Status, op, shape};
 use crate::Call;
 use bytes::Bytes;
 use rpcrdma_oncrpc::{ItemRoom, ReplyShape};
-use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, ItemData};
+use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, ItemData, UNIT};
 
 /// The most operations of a call that are decoded. Linux's client sends 16 at most; a server may allow fewer.
 pub const MAX_COMPOUND_OPS: usize = 64;
@@ -293,7 +293,11 @@ impl<D: From<ItemData>> Decode for Results<D> {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         let status = Decode::decode(decoder)?;
         let tag = Decode::decode(decoder)?;
-        let List(results) = List::<Outcome<D>, MAX_COMPOUND_OPS>::decode(decoder)?;
+        let count = decoder.count(MAX_COMPOUND_OPS)?;
+        let mut results = Vec::with_capacity(count.min(decoder.remaining() / UNIT));
+        for _ in 0..count {
+            Outcome::decode_onto(decoder, &mut results)?;
+        }
         Ok(Self { status, tag, results })
     }
 }

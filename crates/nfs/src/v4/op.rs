@@ -227,10 +227,18 @@ impl Op {
 impl<D> Outcome<D> {
     /// The outcome for a minor version that does not have this outcome's [status](Status::in_minor).
     #[must_use]
-    pub fn in_minor(self, minor: u32) -> Self {
-        let Some(op) = self.op().filter(|_| minor == 0) else { return self };
+    pub fn in_minor(mut self, minor: u32) -> Self {
+        self.put_into_minor(minor);
+        self
+    }
+
+    /// Becomes the outcome [for this minor version](Self::in_minor).
+    pub fn put_into_minor(&mut self, minor: u32) {
+        let Some(op) = self.op().filter(|_| minor == 0) else { return };
         let (status, told) = (self.status(), self.status().in_minor(minor, op));
-        if status == told { self } else { Self::failed(op, told) }
+        if status != told {
+            *self = Self::failed(op, told);
+        }
     }
 }
 

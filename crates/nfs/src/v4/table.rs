@@ -198,6 +198,24 @@ macro_rules! operations {
             }
         }
 
+        impl<$($data: From<::rpcrdma_xdr::ItemData>)?> Outcome<$($data)?> {
+            /// Reads results and appends them to those of other operations: so they are written where they stay.
+            ///
+            /// # Errors
+            /// If the octets are no results of an operation; nothing is appended then.
+            pub fn decode_onto(
+                decoder: &mut ::rpcrdma_xdr::Decoder,
+                outcomes: &mut Vec<Self>,
+            ) -> Result<(), ::rpcrdma_xdr::DecodeError> {
+                match decoder.u32()? {
+                    $($number => outcomes.push(Self::$variant($crate::v4::ops::answer::decode(decoder)?)),)*
+                    $crate::v4::ILLEGAL => outcomes.push(Self::Illegal(::rpcrdma_xdr::Decode::decode(decoder)?)),
+                    number => return Err(decoder.bad_value(number, concat!("number of an ", $what))),
+                }
+                Ok(())
+            }
+        }
+
         #[cfg(test)]
         impl Args {
             pub(crate) fn sample_of(op: Op, draw: &mut $crate::sample::Draw) -> Self {

@@ -24,11 +24,11 @@ impl Compound {
     pub(super) fn run_at_once(&mut self, progress: &mut Progress) -> bool {
         while let Some(args) = progress.ops.as_slice().first() {
             let place = self.place(args, progress);
-            let outcome = match self.admit(args, &place, progress) {
+            let mut outcome = match self.admit(args, &place, progress) {
                 Err(status) => Some(Outcome::failed(place.op, status)),
                 Ok(()) => self.execute_at_once(args, place.room, progress.ops.len() == 1),
             };
-            let Some(outcome) = outcome else {
+            let Some(outcome) = &mut outcome else {
                 // The operation is admitted once more.
                 self.arrival = self.arrival.or(self.shares.take());
                 return false;
@@ -85,8 +85,7 @@ impl Compound {
         }
         let file = &self.current.as_ref()?.file;
         let state = self.state_of(args.state, false).ok()?;
-        let client = self.client().ok()?;
-        let pin = client.held.pin(state, Self::key(file), Access::READ.bits() as u8).ok()??;
+        let pin = self.session().ok()?.client().held.pin(state, Self::key(file), Access::READ.bits() as u8).ok()??;
         let count = count.min((room.saturating_sub(READ_RESULTS_BYTES) & !3).max(4));
         let buffer = self.context.connection.allocator.try_allocate(count)?;
         let via = Via::open(file.caller.clone(), pin.open.clone()).arrived(self.shares);

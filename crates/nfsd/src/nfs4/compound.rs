@@ -137,14 +137,14 @@ pub(super) struct Progress {
     announced: u32,
     /// When the present operation began.
     begun: Timestamp,
-    /// The outcome of what could not be decoded.
-    broken: Option<Outcome>,
+    /// The outcome of what could not be decoded, if there is any: seldom, and it is large.
+    broken: Option<Box<Outcome>>,
 }
 
 impl Progress {
     /// A call that begins. `room` is for its results.
     pub(super) fn new(call: Arguments, begun: Timestamp, room: ResultsEncoder) -> Self {
-        let broken = call.broken_outcome();
+        let broken = call.broken_outcome().map(Box::new);
         let Arguments { tag, announced, ops, .. } = call;
         Self { reply: Reply::new(tag, announced, room), ops: ops.into_iter(), at: 0, announced, begun, broken }
     }
@@ -369,7 +369,7 @@ impl Compound {
     pub(super) async fn run(&mut self, progress: &mut Progress) {
         while let Some(args) = progress.ops.next() {
             let (place, about) = (self.place(&args, progress), About::of(&args));
-            let outcome = match self.admit(&args, &place, progress) {
+            let mut outcome = match self.admit(&args, &place, progress) {
                 Err(status) => Outcome::failed(place.op, status),
                 Ok(()) => {
                     if let Args::Read(read) = &args
@@ -381,7 +381,7 @@ impl Compound {
                     self.execute(args, place.room).await
                 }
             };
-            if let ControlFlow::Break(status) = self.conclude(progress, &place, outcome) {
+            if let ControlFlow::Break(status) = self.conclude(progress, &place, &mut outcome) {
                 return self.warn(place.op, status, about);
             }
         }
@@ -422,18 +422,18 @@ impl Compound {
         &mut self,
         progress: &mut Progress,
         place: &Place,
-        mut outcome: Outcome,
+        outcome: &mut Outcome,
     ) -> ControlFlow<Status> {
         let op = place.op;
         if outcome.status() == Status::OK && self.is_wrong(op, progress.ops.as_slice()) {
-            outcome = Outcome::failed(op, Status::WRONGSEC);
+            *outcome = Outcome::failed(op, Status::WRONGSEC);
         }
         // NFS4-7530-13.1-a
         if self.minor == 0 {
-            outcome = outcome.in_minor(0);
+            outcome.put_into_minor(0);
         }
         let reply = &mut progress.reply;
-        self.tell(reply, op, &outcome, place.bound);
+        self.tell(reply, op, outcome, place.bound);
         debug_assert!(
             reply.status != Status::OK || reply.octets() <= self.room().0,
             "{op} has larger results than its largest"

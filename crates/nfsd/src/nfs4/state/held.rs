@@ -103,9 +103,10 @@ struct Lost {
 
 pub(super) struct Inner<P> {
     client: ClientId,
-    pub(super) states: HashMap<StateIdOther, State<P>>,
+    /// The server chooses the names, so no client can make them collide, and a hash without a secret is enough.
+    pub(super) states: foldhash::HashMap<StateIdOther, State<P>>,
     /// States that the server took away and the client has not freed yet.
-    revoked: HashMap<StateIdOther, Lost>,
+    revoked: foldhash::HashMap<StateIdOther, Lost>,
     pub(super) opens: HashMap<(OwnerName, FileKey), StateIdOther>,
     pub(super) locks: HashMap<(OwnerName, StateIdOther), StateIdOther>,
     /// The same states by owner, in minor version 0.
@@ -270,8 +271,8 @@ impl<P> Held<P> {
     pub(super) fn new(client: ClientId, limits: Arc<Limits>, totals: Arc<Totals>) -> Self {
         let inner = Inner {
             client,
-            states: HashMap::new(),
-            revoked: HashMap::new(),
+            states: foldhash::HashMap::default(),
+            revoked: foldhash::HashMap::default(),
             opens: HashMap::new(),
             locks: HashMap::new(),
             by_owner: None,

@@ -166,7 +166,9 @@ impl<P> Session<P> {
         let mut connections = self.connections();
         let result = f(&mut connections);
         let has_back = connections.back().next().is_some() && self.calls.standing() != Standing::Down;
-        if self.has_back.swap(has_back, Ordering::Relaxed) != has_back {
+        // Only under this lock does it change.
+        if self.has_back.load(Ordering::Relaxed) != has_back {
+            self.has_back.store(has_back, Ordering::Relaxed);
             if has_back {
                 self.had_back.store(true, Ordering::Relaxed);
                 self.client.had_back.store(true, Ordering::Relaxed);

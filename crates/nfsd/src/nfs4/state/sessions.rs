@@ -92,9 +92,12 @@ impl Creation {
     }
 }
 
+/// The server chooses the ids, so no client can make them collide, and a hash without a secret is enough.
+type Shard<P> = RwLock<foldhash::HashMap<SessionId, Arc<Session<P>>>>;
+
 /// All sessions, and for each connection the sessions to which it belongs.
 pub(super) struct Sessions<P> {
-    shards: [RwLock<HashMap<SessionId, Arc<Session<P>>>>; SHARDS],
+    shards: [Shard<P>; SHARDS],
     of_connection: Mutex<HashMap<u64, HashSet<SessionId>>>,
     last: AtomicU32,
 }
@@ -106,7 +109,7 @@ impl<P> Default for Sessions<P> {
 }
 
 impl<P> Sessions<P> {
-    fn shard(&self, id: SessionId) -> &RwLock<HashMap<SessionId, Arc<Session<P>>>> {
+    fn shard(&self, id: SessionId) -> &Shard<P> {
         // The last byte counts up: see `State::session_id`.
         &self.shards[usize::from(id.0[15]) % SHARDS]
     }
@@ -386,7 +389,7 @@ impl<P> State<P> {
             return Err(Status::CONN_NOT_BOUND_TO_SESSION);
         }
         let found = session.slots.begin(request)?;
-        let begin = match found {
+        match found {
             Found::New { retired } => {
                 session.memory.retire(retired);
                 if !session.client.lease.enter(now) {
@@ -394,20 +397,21 @@ impl<P> State<P> {
                     return Err(Status::BADSESSION);
                 }
                 let told = session.told(self.limits.lease);
-                Begin::New(SlotGuard { session: session.clone(), slot: request.slot, told, is_finished: false })
+                self.sessions.note(&session, connection, &self.limits);
+                Ok(Begin::New(SlotGuard { session, slot: request.slot, told, is_finished: false }))
             }
             other => {
                 if !session.client.lease.renew(now) {
                     return Err(Status::BADSESSION);
                 }
-                match other {
+                let begin = match other {
                     Found::Replay(reply) => Begin::Replay(reply),
                     _ => Begin::Uncached(session.told(self.limits.lease)),
-                }
+                };
+                self.sessions.note(&session, connection, &self.limits);
+                Ok(begin)
             }
-        };
-        self.sessions.note(&session, connection, &self.limits);
-        Ok(begin)
+        }
     }
 
     /// The same, by the session's id.
