@@ -86,11 +86,14 @@ const MOST_DOUBLINGS: u32 = 9;
 /// How often it looks after a message at most, whatever the clock says: one that is simulated does not move meanwhile.
 const MOST_LOOKS: u32 = 4096;
 
+/// If it takes longer until a driver that has given way runs again, others have used the time.
+const ALONE: Duration = Duration::from_micros(3);
+
 /// Decides for one connection whether its driver looks again. Without messages, and with [`BusyPoll::Off`], it reads no
 /// clock. A driver uses it like this:
 ///
 /// ```
-/// use rpcrdma_env::{Clock, Spin};
+/// use rpcrdma_env::{Clock, Pause, Spin};
 /// use std::task::{Context, Poll};
 ///
 /// fn poll(
@@ -100,19 +103,18 @@ const MOST_LOOKS: u32 = 4096;
 ///     mut read: impl FnMut() -> Option<u8>,
 /// ) -> Poll<u8> {
 ///     // Here the driver has asked the runtime, which knows of nothing.
-///     if !spin.goes_on(clock) {
-///         return Poll::Pending;
-///     }
-///     match read() {
-///         Some(byte) => {
-///             spin.heard(clock);
-///             Poll::Ready(byte)
-///         }
-///         None => {
+///     match spin.pause(clock) {
+///         Pause::Look => {
+///             if let Some(byte) = read() {
+///                 spin.heard(clock);
+///                 return Poll::Ready(byte);
+///             }
 ///             Spin::again(cx);
-///             Poll::Pending
 ///         }
+///         Pause::GiveWay => Spin::again(cx),
+///         Pause::Sleep => {}
 ///     }
+///     Poll::Pending
 /// }
 /// ```
 #[derive(Debug)]
@@ -125,8 +127,22 @@ pub struct Spin {
     /// Pauses that are left of a rest, and how often in a row it has looked in vain.
     rest: u32,
     in_vain: u32,
+    /// Whether others on this thread or its processor have used the time when it gave way last.
+    gives_way: bool,
     /// Whether the driver's runtime has one thread, once it is known: a driver stays in the runtime that has begun it.
     has_one_thread: Option<bool>,
+}
+
+/// What a driver does that has nothing left to do until something comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// It lets its thread sleep.
+    Sleep,
+    /// It gives way, and does not look before it runs [again](Spin::again): others use this processor, maybe the peer
+    /// for its answer.
+    GiveWay,
+    /// It looks, and if it finds nothing, it gives way and runs [again](Spin::again).
+    Look,
 }
 
 #[derive(Debug)]
@@ -135,8 +151,8 @@ enum State {
     Quiet,
     /// Something has come.
     Heard,
-    /// The driver looks until then, and so often at most.
-    Looking(Timestamp, u32),
+    /// The driver looks until the `end`, and so often at most. It was asked last at this time.
+    Looking { end: Timestamp, left: u32, last: Timestamp },
 }
 
 impl Spin {
@@ -144,7 +160,16 @@ impl Spin {
     pub fn new(policy: BusyPoll) -> Self {
         // Some short gaps have to show first that looking pays.
         let mean_gap = 2 * SHORT_GAP;
-        Self { policy, state: State::Quiet, idle_since: None, mean_gap, rest: 0, in_vain: 0, has_one_thread: None }
+        Self {
+            policy,
+            state: State::Quiet,
+            idle_since: None,
+            mean_gap,
+            rest: 0,
+            in_vain: 0,
+            gives_way: false,
+            has_one_thread: None,
+        }
     }
 
     /// Something has come.
@@ -152,35 +177,49 @@ impl Spin {
         if let Some(since) = self.idle_since.take() {
             let gap = clock.now().since(since).min(LONGEST_GAP);
             self.mean_gap = (self.mean_gap * (MEAN_OF - 1) + gap) / MEAN_OF;
-            if matches!(self.state, State::Looking(..)) {
+            if matches!(self.state, State::Looking { .. }) {
                 self.in_vain = 0;
             }
         }
         self.state = State::Heard;
     }
 
-    /// The driver has nothing left to do until something comes: whether it looks once more before its thread sleeps.
-    pub fn goes_on(&mut self, clock: &dyn Clock) -> bool {
+    /// The driver has nothing left to do until something comes: what it does now.
+    pub fn pause(&mut self, clock: &dyn Clock) -> Pause {
         match (&mut self.state, self.policy) {
-            (State::Quiet, _) => {}
-            (State::Heard, BusyPoll::Off) => self.state = State::Quiet,
-            (State::Heard, BusyPoll::For(time)) => self.state = State::Looking(clock.now() + time, u32::MAX),
-            (State::Heard, BusyPoll::Auto) if !*self.has_one_thread.get_or_insert_with(has_one_thread) => {
-                self.state = State::Quiet;
-            }
+            (State::Quiet, _) | (State::Heard, BusyPoll::Off) => self.quiet(),
+            (State::Heard, BusyPoll::For(time)) => self.first(clock.now(), time, u32::MAX),
             (State::Heard, BusyPoll::Auto) => {
+                if !*self.has_one_thread.get_or_insert_with(has_one_thread) {
+                    return self.quiet();
+                }
                 let now = clock.now();
-                self.state = if self.pays() { State::Looking(now + WINDOW, MOST_LOOKS) } else { State::Quiet };
                 self.idle_since = Some(now);
+                if self.pays() { self.first(now, WINDOW, MOST_LOOKS) } else { self.quiet() }
             }
-            (State::Looking(end, left), _) if *left == 0 || clock.now() >= *end => {
-                self.state = State::Quiet;
-                self.rest = REST << self.in_vain;
-                self.in_vain = (self.in_vain + 1).min(MOST_DOUBLINGS);
+            (State::Looking { end, left, last }, _) => {
+                let now = clock.now();
+                self.gives_way = now.since(*last) > ALONE;
+                if *left == 0 || now >= *end {
+                    self.rest = REST << self.in_vain;
+                    self.in_vain = (self.in_vain + 1).min(MOST_DOUBLINGS);
+                    return self.quiet();
+                }
+                (*left, *last) = (*left - 1, now);
+                Pause::Look
             }
-            (State::Looking(_, left), _) => *left -= 1,
         }
-        matches!(self.state, State::Looking(..))
+    }
+
+    fn quiet(&mut self) -> Pause {
+        self.state = State::Quiet;
+        Pause::Sleep
+    }
+
+    /// The first of the looks after a message.
+    fn first(&mut self, now: Timestamp, time: Duration, left: u32) -> Pause {
+        self.state = State::Looking { end: now + time, left, last: now };
+        if self.gives_way { Pause::GiveWay } else { Pause::Look }
     }
 
     /// Lets other work on this processor, and other tasks of this thread, go first; then the task looks again.
@@ -254,7 +293,7 @@ mod tests {
         fn gets(&mut self, gap: u64) -> bool {
             let mut looks = true;
             for _ in 0..gap {
-                looks = looks && self.spin.goes_on(&self.clock);
+                looks = looks && self.spin.pause(&self.clock) != Pause::Sleep;
                 *if looks { &mut self.looked } else { &mut self.slept } += 1;
                 self.clock.pass(1);
             }
@@ -272,6 +311,23 @@ mod tests {
         }
         let mut never = Driver::new(BusyPoll::Off);
         assert!((0..20).all(|_| !never.gets(1)));
+    }
+
+    #[test]
+    fn it_gives_way_before_it_looks_while_others_use_its_processor() {
+        let (mut spin, clock) = (Spin::new(BusyPoll::For(Duration::from_micros(100))), Hand::default());
+        let mut pauses = |others_take: u64| {
+            spin.heard(&clock);
+            [(); 3].map(|()| {
+                let pause = spin.pause(&clock);
+                clock.pass(others_take);
+                pause
+            })
+        };
+        let (looks, gives_way) = ([Pause::Look; 3], [Pause::GiveWay, Pause::Look, Pause::Look]);
+        assert_eq!([pauses(1), pauses(1)], [looks; 2]);
+        assert_eq!([pauses(4), pauses(4), pauses(4)], [looks, gives_way, gives_way]);
+        assert_eq!([pauses(1), pauses(1)], [gives_way, looks], "it is alone again");
     }
 
     #[test]
@@ -328,8 +384,8 @@ mod tests {
         let clock = Hand::default();
         for _ in 0..20 {
             spin.heard(&clock);
-            assert!((0..=MOST_LOOKS + 1).any(|_| !spin.goes_on(&clock)));
-            assert!(!spin.goes_on(&clock));
+            assert!((0..=MOST_LOOKS + 1).any(|_| spin.pause(&clock) == Pause::Sleep));
+            assert_eq!(spin.pause(&clock), Pause::Sleep);
         }
     }
 

@@ -26,7 +26,7 @@ mod thread_clock;
 #[cfg(feature = "tokio")]
 mod tokio_env;
 
-pub use busy_poll::{BusyPoll, NoBusyPoll, Spin};
+pub use busy_poll::{BusyPoll, NoBusyPoll, Pause, Spin};
 pub use clock::{Clock, Timestamp};
 pub use memory::{Allocator, Buffer, Heap, Memory, Slices, few};
 pub use random::{OsRandom, Random, SeededRandom};

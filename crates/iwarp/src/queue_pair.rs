@@ -15,7 +15,7 @@ use crate::{
     tap::Direction,
 };
 use bytes::Bytes;
-use rpcrdma_env::{BoxFuture, Buffer, Spin, Timestamp};
+use rpcrdma_env::{BoxFuture, Buffer, Pause, Spin, Timestamp};
 use rpcrdma_fabric::{
     Capabilities, Completion, ConnectionInfo, Lent, QueuePair, ReadWork, Refused, RemoteSegment, SendWork, Token,
     WriteWork,
@@ -136,8 +136,15 @@ impl IwarpQueuePair {
                     return true;
                 }
             };
-            if !told && (endpoint.has_output() || !spin.goes_on(&*shared.env.clock)) {
-                return false;
+            if !told {
+                // A peer that still has to read does not answer soon.
+                let pause = if endpoint.has_output() { Pause::Sleep } else { spin.pause(&*shared.env.clock) };
+                if pause == Pause::GiveWay {
+                    Spin::again(cx);
+                }
+                if pause != Pause::Look {
+                    return false;
+                }
             }
             let mut slices = endpoint.read_slices();
             let room: usize = slices.iter().map(|slice| slice.len()).sum();

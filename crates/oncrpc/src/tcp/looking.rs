@@ -2,7 +2,7 @@
 
 use super::Io;
 use bytes::BytesMut;
-use rpcrdma_env::{BusyPoll, Clock, Spin};
+use rpcrdma_env::{BusyPoll, Clock, Pause, Spin};
 use std::{
     future::Future,
     io,
@@ -73,10 +73,14 @@ impl Looking {
 
     /// How many bytes a stream has to read of which the runtime does not know.
     fn finds(&mut self, io: &(impl Io + ?Sized), cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        if !self.is_due || !io.may_look() || !self.spin.goes_on(&*self.clock) {
+        if !self.is_due || !io.may_look() {
             return Poll::Pending;
         }
-        let found = io.look()?;
+        let found = match self.spin.pause(&*self.clock) {
+            Pause::Sleep => return Poll::Pending,
+            Pause::GiveWay => 0,
+            Pause::Look => io.look()?,
+        };
         if found == 0 {
             Spin::again(cx);
             return Poll::Pending;

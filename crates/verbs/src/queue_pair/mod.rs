@@ -26,7 +26,7 @@ use bytes::Bytes;
 use exposures::Exposure;
 use kind::wanted;
 use receives::PostedReceive;
-use rpcrdma_env::{Buffer, Spin, Timestamp};
+use rpcrdma_env::{Buffer, Pause, Spin, Timestamp};
 use rpcrdma_fabric::{
     BoxFuture, Capabilities, CloseReason, Completion, ConnectionInfo, Lent, QueuePair, ReadWork, Receives, Refused,
     RefusedReason, RemoteSegment, SendWork, Token, WriteWork,
@@ -403,7 +403,7 @@ impl QueuePair for VerbsQueuePair {
                 continue;
             }
             // The time limits of an end are watched below, however quickly the peer's messages come.
-            if self.phase == Phase::Open && self.spin.goes_on(&*self.shared.env.clock) {
+            if self.phase == Phase::Open && self.spin.pause(&*self.shared.env.clock) != Pause::Sleep {
                 Spin::again(cx);
                 return Poll::Pending;
             }
