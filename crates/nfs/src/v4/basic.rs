@@ -126,8 +126,8 @@ xdr_bytes! {
 /// at most 64, but 48 or fewer where files have inode numbers and generations.
 const USUAL_HANDLE_BYTES: usize = 48;
 
-/// A file handle (`nfs_fh4`): a length word and up to [`MAX_HANDLE_BYTES`]. One of a usual length needs no memory of its
-/// own.
+/// A file handle (`nfs_fh4`): a length word and up to [`MAX_HANDLE_BYTES`]. One of a usual length needs no memory of
+/// its own.
 #[derive(PartialEq, Eq, Hash)]
 pub struct Handle(SmallVec<[u8; USUAL_HANDLE_BYTES]>);
 
