@@ -2,7 +2,7 @@
 //!
 //! In tests, values of every declared type can be drawn at random ([`crate::sample`]), so that tests cover all types.
 
-/// A copy of these octets. Most texts that are kept are empty, and take the short way.
+/// A copy of these octets. The tag of most calls is empty, and takes the short way.
 pub(crate) fn copied(octets: &[u8]) -> bytes::Bytes {
     if octets.is_empty() { bytes::Bytes::new() } else { bytes::Bytes::copy_from_slice(octets) }
 }
@@ -55,6 +55,7 @@ macro_rules! xdr_words {
                         *place = word;
                     }
                 });
+                debug_assert!(places.next().is_none(), "as many words as it has");
                 encoder.words(words);
             }
         }

@@ -310,19 +310,26 @@ impl Decoder {
     }
 
     /// Feeds a hasher with what distinguishes a message from most others: the remaining length, and up to `octets`
-    /// bytes of the remaining stream outside chunks.
+    /// bytes of the remaining stream outside chunks. Those are one piece however the stream is cut, because many
+    /// hashers distinguish two pieces from one.
     pub fn measure(&self, octets: usize, hasher: &mut impl std::hash::Hasher) {
         hasher.write_usize(self.remaining);
-        let runs = self.parts.iter().rev().filter_map(|part| match part {
-            StreamPart::Run(run) => Some(run),
+        let mut runs = self.parts.iter().rev().filter_map(|part| match part {
+            StreamPart::Run(run) => Some(&run[..]),
             StreamPart::Chunk(_) => None,
         });
-        let mut left = octets;
-        for run in runs {
-            let len = run.len().min(left);
-            hasher.write(&run[..len]);
-            left -= len;
+        let first = runs.next().unwrap_or_default();
+        let first = first.get(..octets).unwrap_or(first);
+        let mut runs = runs.peekable();
+        if first.len() == octets || runs.peek().is_none() {
+            return hasher.write(first);
         }
+        let mut piece = first.to_vec();
+        for run in runs {
+            let left = octets - piece.len();
+            piece.extend_from_slice(run.get(..left).unwrap_or(run));
+        }
+        hasher.write(&piece);
     }
 
     /// The buffers lent for Write chunks that no item has used, so that the caller can use them again.

@@ -149,7 +149,7 @@ impl Inner {
             if let Some(failed) = self.probe(ground, session, &mut slot).await? {
                 return Ok(Reply::new(Vec::new(), Some(failed), plan.purpose, self.client.caller()));
             }
-            slot.look_again();
+            slot.probed();
         }
         ops.insert(0, Args::Sequence(session.sequence(&slot, plan.is_kept)));
         let call = Arguments::new(self.minor, ops);

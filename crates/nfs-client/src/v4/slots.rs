@@ -149,12 +149,23 @@ impl Taken<'_> {
         self.highest
     }
 
-    /// Time has passed since the slot was taken: looks again which slots are in use.
-    pub(super) fn look_again(&mut self) {
-        self.highest = self.slots.table().highest();
+    /// A probe has ended, and a call follows in this slot: follows what SEQUENCE has said, notes the number of the
+    /// call, and looks again which slots are in use.
+    pub(super) fn probed(&mut self) {
+        let mut table = self.slots.table();
+        let has_grown = self.told.take().is_some_and(|told| table.follow(told));
+        if let Some(slot) = table.slots.get_mut(self.index) {
+            slot.next = self.number;
+        }
+        self.highest = table.highest();
+        drop(table);
+        if has_grown {
+            self.slots.freed.notify_waiters();
+        }
     }
 
-    /// SEQUENCE has said this about slots: the client follows as soon as it gives this slot back.
+    /// SEQUENCE has said this about slots: the client follows as soon as it gives this slot back, or has
+    /// [probed](Self::probed) it.
     pub(super) fn follow(&mut self, told: &SequenceOk) {
         self.told = Some(ToldSlots { highest: told.highest_slot, target: told.target_highest_slot });
     }
@@ -236,10 +247,8 @@ mod tests {
     #[tokio::test]
     async fn slots_follow_the_server_down_and_up() {
         let slots = Slots::new(4);
-        let (mut first, second) = (slots.take().await, slots.take().await);
+        let (first, second) = (slots.take().await, slots.take().await);
         assert_eq!((first.highest(), second.highest()), (0, 1));
-        first.look_again();
-        assert_eq!(first.highest(), 1);
         end(second, &told(3, 0));
         assert!(slots.try_take().is_none(), "one slot alone is wanted");
         end(first, &told(3, 2));
@@ -279,6 +288,30 @@ mod tests {
         let Poll::Ready(one) = waiting.as_mut().poll(cx) else { panic!("a slot is free") };
         let Poll::Ready(other) = also.as_mut().poll(cx) else { panic!("two slots are free") };
         assert_eq!((one.slot(), other.slot()), (0, 1));
+    }
+
+    /// The call behind a probe may take long: what the probe was told is followed before, and not again after it.
+    #[tokio::test]
+    async fn what_a_probe_is_told_is_followed_before_the_call() {
+        let slots = Slots::new(4);
+        let (mut probing, second) = (slots.take().await, slots.take().await);
+        let mut waiting = Box::pin(slots.take());
+        probing.advance();
+        probing.follow(&told(3, 0));
+        probing.probed();
+        assert_eq!((probing.number, probing.highest()), (2, 1));
+        assert!(slots.is_under_way(0, 2) && slots.try_take().is_none(), "one slot alone is wanted");
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(waiting.as_mut().poll(cx).is_pending());
+        probing.follow(&told(3, 3));
+        probing.probed();
+        let Poll::Ready(third) = waiting.as_mut().poll(cx) else { panic!("two slots are free") };
+        drop(third);
+        end(second, &told(3, 2));
+        let numbers = [(); 2].map(|()| slots.try_take().unwrap()).map(|taken| (taken.slot(), taken.number));
+        assert_eq!(numbers, [(1, 2), (2, 1)]);
+        drop(probing);
+        assert_eq!(slots.try_take().unwrap().slot(), 0);
     }
 
     #[tokio::test]

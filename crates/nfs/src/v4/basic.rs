@@ -144,7 +144,7 @@ impl Handle {
 }
 
 impl Clone for Handle {
-    /// All octets at once: a list of this kind would copy them one by one.
+    /// All octets at once: `SmallVec::clone` copies them one by one.
     fn clone(&self) -> Self {
         Self(SmallVec::from_slice(&self.0))
     }

@@ -137,7 +137,7 @@ pub(super) struct Progress {
     announced: u32,
     /// When the present operation began.
     begun: Timestamp,
-    /// The outcome of what could not be decoded, if there is any: seldom, and it is large.
+    /// The outcome of what could not be decoded. Boxed, because it is large and seldom present.
     broken: Option<Box<Outcome>>,
 }
 

@@ -402,7 +402,8 @@ impl QueuePair for VerbsQueuePair {
             if self.step() || !self.out.is_empty() {
                 continue;
             }
-            // The time limits of an end are watched below, however quickly the peer's messages come.
+            // The time limits of an end are watched below, however quickly the peer's messages come. The device, which
+            // costs no system call, was asked above: there is nothing to look at before others have had their way.
             if self.phase == Phase::Open && self.spin.pause(&*self.shared.env.clock) != Pause::Sleep {
                 Spin::again(cx);
                 return Poll::Pending;

@@ -244,3 +244,42 @@ proptest! {
         let _ = decoder.finish();
     }
 }
+
+/// Every piece that it gets, on its own: two pieces are not one.
+#[derive(Default)]
+struct Pieces(Vec<Vec<u8>>);
+
+impl std::hash::Hasher for Pieces {
+    fn write(&mut self, octets: &[u8]) {
+        self.0.push(octets.to_vec());
+    }
+
+    fn finish(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_message_measures_the_same_however_it_is_cut() {
+    let octets: Vec<u8> = (0..40).collect();
+    let measured = |most: usize, cuts: &[usize]| {
+        let mut stream = Stream::new();
+        let mut from = 0;
+        for &cut in cuts.iter().chain([&octets.len()]) {
+            stream.push_run(Bytes::copy_from_slice(&octets[from..cut]));
+            from = cut;
+        }
+        let mut pieces = Pieces::default();
+        Decoder::new(stream).measure(most, &mut pieces);
+        pieces.0
+    };
+    for most in [0, 7, 40, 99] {
+        let whole = measured(most, &[]);
+        assert_eq!(whole[1], octets[..most.min(40)]);
+        for first in 0..=40 {
+            for second in first..=40 {
+                assert_eq!(measured(most, &[first, second]), whole, "{most} {first} {second}");
+            }
+        }
+    }
+}

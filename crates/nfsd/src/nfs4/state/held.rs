@@ -103,7 +103,7 @@ struct Lost {
 
 pub(super) struct Inner<P> {
     client: ClientId,
-    /// The server chooses the names, so no client can make them collide, and a hash without a secret is enough.
+    /// A quick hash whose seed is random is enough: the server chooses the names, and all are one client's.
     pub(super) states: foldhash::HashMap<StateIdOther, State<P>>,
     /// States that the server took away and the client has not freed yet.
     revoked: foldhash::HashMap<StateIdOther, Lost>,

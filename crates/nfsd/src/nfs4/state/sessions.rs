@@ -92,7 +92,7 @@ impl Creation {
     }
 }
 
-/// The server chooses the ids, so no client can make them collide, and a hash without a secret is enough.
+/// A quick hash whose seed is random is enough, because the server chooses the ids: a client can only ask for more.
 type Shard<P> = RwLock<foldhash::HashMap<SessionId, Arc<Session<P>>>>;
 
 /// All sessions, and for each connection the sessions to which it belongs.
