@@ -29,7 +29,7 @@ impl Looking {
         self.is_due = unsent == 0;
     }
 
-    /// Reads into `room`; 0 bytes at the stream's end.
+    /// Reads the rest of a record into `room`; 0 bytes at the stream's end.
     pub(super) fn poll_read(
         &mut self,
         io: &mut (impl Io + ?Sized),
@@ -40,7 +40,8 @@ impl Looking {
         let octets = match Pin::new(&mut *io).poll_read(cx, &mut read) {
             Poll::Ready(done) => done.map(|()| read.filled().len())?,
             Poll::Pending => {
-                ready!(self.finds(io, cx))?;
+                // The rest has most likely come with the beginning.
+                ready!(self.finds(io, cx, true))?;
                 ready!(takes(io, cx, room))?
             }
         };
@@ -58,7 +59,7 @@ impl Looking {
         let octets = match pin!(io.read_buf(stage)).poll(cx) {
             Poll::Ready(read) => read?,
             Poll::Pending => {
-                let found = ready!(self.finds(io, cx))?;
+                let found = ready!(self.finds(io, cx, false))?;
                 let begin = stage.len();
                 stage.resize(stage.capacity().min(begin.saturating_add(found)), 0);
                 let taken = takes(io, cx, &mut stage[begin..]);
@@ -71,15 +72,16 @@ impl Looking {
         Poll::Ready(Ok(octets))
     }
 
-    /// How many bytes a stream has to read of which the runtime does not know.
-    fn finds(&mut self, io: &(impl Io + ?Sized), cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    /// How many bytes a stream has to read of which the runtime does not know. If `at_once`, it looks before it gives
+    /// way.
+    fn finds(&mut self, io: &(impl Io + ?Sized), cx: &mut Context<'_>, at_once: bool) -> Poll<io::Result<usize>> {
         if !self.is_due || !io.may_look() {
             return Poll::Pending;
         }
         let found = match self.spin.pause(&*self.clock) {
             Pause::Sleep => return Poll::Pending,
-            Pause::GiveWay => 0,
-            Pause::Look => io.look()?,
+            Pause::GiveWay if !at_once => 0,
+            Pause::GiveWay | Pause::Look => io.look()?,
         };
         if found == 0 {
             Spin::again(cx);
