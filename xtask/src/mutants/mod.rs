@@ -182,6 +182,7 @@ mod tests {
             "rpcrdma",
             "transport",
             "verbs",
+            "xdr",
         ];
         assert_eq!(crates, BTreeSet::from(all));
         assert!(list.faults.iter().any(|fault| fault.path().contains("/v2/")), "none in version 2");
