@@ -86,7 +86,8 @@ const MOST_DOUBLINGS: u32 = 9;
 /// How often it looks after a message at most, whatever the clock says: one that is simulated does not move meanwhile.
 const MOST_LOOKS: u32 = 4096;
 
-/// If it takes longer until a driver that has given way runs again, others have used the time.
+/// If it takes longer until a driver that looks asks again, others have most likely used the time. Its own work between
+/// two looks counts as well: then it gives way once without need.
 const ALONE: Duration = Duration::from_micros(3);
 
 /// Decides for one connection whether its driver looks again. Without messages, and with [`BusyPoll::Off`], it reads no

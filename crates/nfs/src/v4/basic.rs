@@ -122,8 +122,8 @@ xdr_bytes! {
     pub struct ClientName: MAX_OPAQUE_BYTES, copied;
 }
 
-/// The handles of most servers have no more octets than these: Linux's nfsd gives 28 to 40, and this project's server
-/// at most 64, but 48 or fewer where files have inode numbers and generations.
+/// The octets that a [`Handle`] holds itself. A longer one takes memory of its own, which is slower and otherwise the
+/// same.
 const USUAL_HANDLE_BYTES: usize = 48;
 
 /// A file handle (`nfs_fh4`): a length word and up to [`MAX_HANDLE_BYTES`]. One of a usual length needs no memory of
