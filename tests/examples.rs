@@ -111,7 +111,8 @@ async fn serve_directory_serves_a_directory() {
 
 #[tokio::test]
 async fn serve_map_serves_a_map_that_is_only_read() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    // An address that nothing else here uses: a port of it that was free a moment ago still is.
+    let free = TcpListener::bind("127.0.0.13:0").unwrap().local_addr().unwrap().to_string();
     let server = Serving::start("serve_map", &[&free]);
     let client = connect(&format!("nfs://{free}/")).await;
     assert_eq!(client.read("greeting").await.unwrap(), "hello\n");

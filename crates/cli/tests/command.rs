@@ -46,14 +46,17 @@ fn a_ready_server_says_how_to_use_it() {
     let scratch = tempfile::tempdir().unwrap();
     let mut server = rpcrdma()
         .args(["serve".as_ref(), served(scratch.path()).as_os_str()])
-        .args(["--listen", "127.0.0.1:0", "--mountd", "127.0.0.1:0", "--log", "json", "--state"])
+        .args(["--listen", "127.0.0.1:0", "--mountd", "127.0.0.1:0", "--metrics", "127.0.0.1:0"])
+        .args(["--log", "json", "--state"])
         .arg(scratch.path().join("state"))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
-    assert!(lines.next().unwrap().unwrap().starts_with("ready"));
+    let ready = lines.next().unwrap().unwrap();
+    let (_, metrics) = ready.split_once(", metrics on ").expect("where the metrics are");
+    assert!(ready.starts_with("ready: ") && std::net::TcpStream::connect(metrics).is_ok(), "{ready}");
     let mount = lines.next().unwrap().unwrap();
     assert!(mount.contains("mount -t nfs -o proto=rdma,port="), "{mount}");
     let list = lines.next().unwrap().unwrap();

@@ -7,8 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
-    panic::{catch_unwind, resume_unwind},
+    net::TcpStream,
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -20,28 +19,17 @@ const NOT_BASE_UNITS: [&str; 9] =
 /// Metrics that every program has. All other names begin with `rpcrdma_`.
 const COMMON: [&str; 1] = ["process_start_time_seconds"];
 
-/// How often a server may fail to start because another test has taken the port of its metrics.
-const STARTS: u32 = 5;
 /// How long metrics that are updated once a second may take to appear.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The pause between two requests.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Starts a server. Returns it with the address of its metrics, which the line of a ready server does not contain.
+/// Starts a server. Returns it with the address of its metrics.
 fn start(scratch: &Path) -> (Server, String) {
-    let served = common::served(scratch);
-    for number in 1.. {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let more = ["--metrics", &address, "--tcp", "127.0.0.1:0", "--nfs", "3,4.1,4.2"];
-        // A server that ends may still hold its state directory for a moment.
-        let state = scratch.join(format!("state-{number}"));
-        match catch_unwind(|| Server::start(&served, &state, &more)) {
-            Ok(server) => return (server, address),
-            Err(why) if number == STARTS => resume_unwind(why),
-            Err(_) => {}
-        }
-    }
-    unreachable!("the last start returns or panics")
+    let more = ["--metrics", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--nfs", "3,4.1,4.2"];
+    let server = Server::start(&common::served(scratch), &scratch.join("state"), &more);
+    let metrics = server.metrics();
+    (server, metrics)
 }
 
 /// The port's answer now, including the head.

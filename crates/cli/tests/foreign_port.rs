@@ -112,9 +112,9 @@ fn the_server_tells_of_set_ups_that_failed_but_not_of_each() {
     let served = scratch.path().join("served");
     fs::create_dir(&served).unwrap();
     let log = scratch.path().join("log");
-    let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let to = Stdio::from(fs::File::create(&log).unwrap());
-    let server = Server::start_logged(&served, &scratch.path().join("state"), to, &["--metrics", &metrics]);
+    let server = Server::start_logged(&served, &scratch.path().join("state"), to, &["--metrics", "127.0.0.1:0"]);
+    let metrics = server.metrics();
     for _ in 0..TRIES {
         let mut stream = TcpStream::connect(&server.rdma).unwrap();
         let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n");

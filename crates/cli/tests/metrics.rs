@@ -6,7 +6,7 @@ use common::{Server, contents, run};
 use std::{
     fs,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     time::{Duration, Instant},
 };
 
@@ -15,11 +15,6 @@ const TCP: &str = r#"transport="tcp""#;
 const OK: &str = r#"status="OK""#;
 const READ: &str = r#"procedure="READ""#;
 const PLACED: &str = r#"way="placed""#;
-
-/// A port that was free a moment ago.
-fn free_port() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
 
 fn scrape(address: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
@@ -45,9 +40,9 @@ fn calls_octets_and_connections_are_counted() {
     fs::create_dir(&served).unwrap();
     fs::write(served.join("large"), contents(3 << 20)).unwrap();
     fs::write(served.join("small"), contents(100)).unwrap();
-    let address = free_port();
-    let more = ["--no-root-squash", "--metrics", &address, "--tcp", "127.0.0.1:0", "--allow", "127.0.0.0/8"];
+    let more = ["--no-root-squash", "--metrics", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--allow", "127.0.0.0/8"];
     let server = Server::start(&served, &scratch.path().join("state"), &more);
+    let address = server.metrics();
     let local = scratch.path().join("local");
     run(["get", &server.url_3_in("1", "large"), local.to_str().unwrap()]);
     run(["cat", &server.url_3("small")]);
@@ -100,9 +95,9 @@ fn calls_octets_and_connections_are_counted() {
 fn calls_are_counted_by_the_status_of_their_answer() {
     let scratch = tempfile::tempdir().unwrap();
     let served = common::served(scratch.path());
-    let address = free_port();
-    let more = ["--metrics", &address, "--tcp", "127.0.0.1:0"];
+    let more = ["--metrics", "127.0.0.1:0", "--tcp", "127.0.0.1:0"];
     let server = Server::start(&served, &scratch.path().join("state"), &more);
+    let address = server.metrics();
     let calls = |text: &str, labels: &[&str]| value(text, "rpcrdma_calls_total", labels);
     let before = scrape(&address);
     for labels in [[READ, RDMA, OK], [READ, TCP, OK], [r#"program="mount""#, r#"procedure="MNT""#, OK]] {
@@ -153,12 +148,12 @@ fn descriptors(server: &Server) -> usize {
 fn the_metrics_port_has_limits_of_its_own() {
     let scratch = tempfile::tempdir().unwrap();
     let log = scratch.path().join("log");
-    let address = free_port();
-    let more = ["--metrics", &address, "--no-root-squash"];
+    let more = ["--metrics", "127.0.0.1:0", "--no-root-squash"];
     let served = common::served(scratch.path());
     fs::write(served.join("file"), b"contents").unwrap();
     let state = scratch.path().join("state");
     let server = Server::start_logged(&served, &state, fs::File::create(&log).unwrap().into(), &more);
+    let address = server.metrics();
     run(["cat", &server.url("file")]);
     let before = descriptors(&server);
     let begin = Instant::now();

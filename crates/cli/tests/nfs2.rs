@@ -7,7 +7,7 @@ use common::{Server, contents, fails, run};
 use std::{
     fs,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     os::unix::fs::{PermissionsExt, symlink},
     path::Path,
     process::{Command, Output, Stdio},
@@ -166,8 +166,7 @@ fn tshark(file: &Path, filter: &str) -> Option<String> {
 
 #[test]
 fn what_is_done_is_counted_and_can_be_read_from_captures() {
-    let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let served = Served::new("2", &["--metrics", &metrics]);
+    let served = Served::new("2", &["--metrics", "127.0.0.1:0"]);
     fs::write(served.path("served/data"), contents(20_000)).unwrap();
     let [rdma, tcp] = served.urls("PATH");
     let url = |path: &str| rdma.replace("PATH", path);
@@ -175,7 +174,7 @@ fn what_is_done_is_counted_and_can_be_read_from_captures() {
     run(["get", "-q", "--capture", &capture, &url("data"), &served.text("copy")]);
     run(["put", "-q", "--capture", &served.text("put.pcapng"), &served.text("copy"), &url("again")]);
     run(["cat", &tcp.replace("PATH", "data")]);
-    let counted = scrape(&metrics);
+    let counted = scrape(&served.server.metrics());
     for (procedure, transport) in [("READ", "rdma"), ("READ", "tcp"), ("WRITE", "rdma"), ("CREATE", "rdma")] {
         let is_it = |line: &str| {
             let labels = ["nfs2", procedure, transport, "OK"].map(|label| format!("\"{label}\""));

@@ -54,10 +54,10 @@ async fn wait_for(address: &str, series: &str, wanted: f64) {
 }
 
 fn start(scratch: &Path, more: &[&str]) -> (Server, String) {
-    let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let mut all = vec!["--tcp", "127.0.0.1:0", "--metrics", &metrics, "--threads", "2"];
+    let mut all = vec!["--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--threads", "2"];
     all.extend(more);
     let server = Server::start(&served(scratch), &scratch.join("state"), &all);
+    let metrics = server.metrics();
     (server, metrics)
 }
 
@@ -119,7 +119,8 @@ async fn what_is_refused_is_counted_by_its_status() {
 
 /// The first lines of a server with these options, and whether it had MOUNT's port open.
 fn said(scratch: &Path, more: &[&str]) -> (Vec<String>, bool) {
-    let mountd = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    // An address that nothing else here uses: a port of it that was free a moment ago still is.
+    let mountd = TcpListener::bind("127.0.0.12:0").unwrap().local_addr().unwrap().to_string();
     let mut command = rpcrdma();
     command.arg("serve").arg(served_in(scratch)).arg("--state").arg(scratch.join("state"));
     command.args(["--listen", "127.0.0.1:0", "--mountd", &mountd]).args(more);

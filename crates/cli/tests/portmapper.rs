@@ -148,8 +148,8 @@ fn strangers_are_told_that_they_are() {
 #[test]
 fn hostile_datagrams_cost_others_nothing() {
     let scratch = tempfile::tempdir().unwrap();
-    let metrics = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let server = start(scratch.path(), &["--metrics", &metrics]);
+    let server = start(scratch.path(), &["--metrics", "127.0.0.1:0"]);
+    let metrics = server.metrics();
     let portmapper = server.portmapper.clone().unwrap();
     let attacker = asker("127.0.0.9", &portmapper);
     attacker.set_nonblocking(true).unwrap();

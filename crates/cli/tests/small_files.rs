@@ -8,7 +8,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
 };
@@ -51,9 +51,9 @@ struct Counted {
 impl Counted {
     fn new(scratch: &Path) -> (PathBuf, Self) {
         let served = served(scratch);
-        let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let more = ["--no-root-squash", "--metrics", &metrics, "--tcp", "127.0.0.1:0"];
+        let more = ["--no-root-squash", "--metrics", "127.0.0.1:0", "--tcp", "127.0.0.1:0"];
         let server = Server::start(&served, &scratch.join("state"), &more);
+        let metrics = server.metrics();
         (served, Self { server, metrics })
     }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::{
     fs,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     os::unix::fs::{MetadataExt, symlink},
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -181,8 +181,9 @@ fn value(address: &str, series: &str) -> Option<f64> {
 #[test]
 fn a_command_ends_its_session() {
     let scratch = tempfile::tempdir().unwrap();
-    let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let (served, server) = start(scratch.path(), &["--nfs", "4.2", "--metrics", &metrics, "--delegations", "off"]);
+    let more = ["--nfs", "4.2", "--metrics", "127.0.0.1:0", "--delegations", "off"];
+    let (served, server) = start(scratch.path(), &more);
+    let metrics = server.metrics();
     fs::write(served.join("file"), contents(100_000)).unwrap();
     let file = scratch.path().join("file");
     for rdma in [Some(1), Some(2), None] {

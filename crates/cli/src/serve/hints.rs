@@ -23,6 +23,8 @@ pub(super) struct Ready<'a> {
     pub(super) options: &'a Options,
     pub(super) exports: &'a [ExportOption],
     pub(super) running: &'a Running,
+    /// Where the numbers for Prometheus are.
+    pub(super) metrics: Option<SocketAddr>,
 }
 
 impl Ready<'_> {
@@ -51,13 +53,14 @@ fn ready_text(ready: &Ready<'_>) -> String {
         (Spoken::Statd, "NSM"),
         (Spoken::Portmapper, "portmapper"),
     ];
-    let on: Vec<_> = all
+    let on = all
         .into_iter()
         .filter_map(|(spoken, name)| {
             let addresses: Vec<_> = ready.of(spoken).map(|address| address.to_string()).collect();
             (!addresses.is_empty()).then(|| format!("{name} on {}", addresses.join(", ")))
         })
-        .collect();
+        .chain(ready.metrics.map(|address| format!("metrics on {address}")));
+    let on: Vec<_> = on.collect();
     let mut text = format!("ready: {} over {}\n", directories.join(", "), on.join(", "));
     if args.verbosity.quiet {
         return text;
@@ -191,6 +194,7 @@ fn ready_json(ready: &Ready<'_>) -> String {
     told.insert("lockd".into(), all(Spoken::Lockd).into());
     told.insert("statd".into(), all(Spoken::Statd).into());
     told.insert("portmapper".into(), all(Spoken::Portmapper).into());
+    told.insert("metrics".into(), ready.metrics.iter().map(ToString::to_string).collect::<Vec<_>>().into());
     told.insert("nfs".into(), args.nfs.names().collect::<Vec<_>>().into());
     told.insert("mount".into(), mount_command(ready).into());
     format!("{}\n", json!({ "ready": told }))

@@ -47,9 +47,7 @@ async fn serve(args: &ServeArgs, options: Options) -> Result<()> {
     given::tell_changed(args, &options);
     let drain = options.drain;
     let mut server = Builder::from(options.clone()).bind().await?;
-    if let Some(address) = args.metrics {
-        prometheus::serve(address)?;
-    }
+    let metrics = args.metrics.map(prometheus::serve).transpose()?;
     tokio::spawn(crate::log::watch_dropped());
     let exports = options::exports(args);
     let capturing = args.capture.start_outside(exports.iter().map(|export| -> &Path { &export.directory }))?;
@@ -57,7 +55,7 @@ async fn serve(args: &ServeArgs, options: Options) -> Result<()> {
         server.tap(capturing.tap());
     }
     let running = server.start().await?;
-    hints::ready(&hints::Ready { args, options: &options, exports: &exports, running: &running });
+    hints::ready(&hints::Ready { args, options: &options, exports: &exports, running: &running, metrics });
     tokio::select! {
         biased;
         _ = terminate.recv() => {}

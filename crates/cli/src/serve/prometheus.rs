@@ -14,10 +14,12 @@ const LATENCY_BUCKETS: [f64; 14] =
 /// the next.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Serves the numbers on `address`, before anything is counted. Has to be called within a runtime, where it goes on.
-pub(super) fn serve(address: SocketAddr) -> Result<()> {
+/// Serves the numbers on `address`, before anything is counted. Returns the address, with the port that the system
+/// chose. Has to be called within a runtime, where it goes on.
+pub(super) fn serve(address: SocketAddr) -> Result<SocketAddr> {
     let listener = bind(address).and_then(tokio::net::TcpListener::from_std);
     let listener = listener.with_context(|| format!("cannot listen on {address} for metrics"))?;
+    let bound = listener.local_addr()?;
     let recorder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &LATENCY_BUCKETS)?
         .build_recorder();
@@ -36,5 +38,5 @@ pub(super) fn serve(address: SocketAddr) -> Result<()> {
         }
     });
     tokio::spawn(scrape::serve(listener, Arc::new(move || handle.render())));
-    Ok(())
+    Ok(bound)
 }

@@ -62,6 +62,8 @@ pub(crate) struct Server {
     /// The addresses of the lock manager of version 3, and of the status monitor (over TCP and over UDP).
     pub(crate) lockd: Option<String>,
     pub(crate) statd: Option<String>,
+    /// Where the numbers for Prometheus are.
+    pub(crate) metrics: Option<String>,
 }
 
 impl Server {
@@ -127,9 +129,9 @@ impl Server {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not ready: {line:?}"));
         let first = |key: &str| ready["ready"][key][0].as_str().map(str::to_owned);
-        let [tcp, portmapper, lockd, statd] = ["tcp", "portmapper", "lockd", "statd"].map(first);
+        let [tcp, portmapper, lockd, statd, metrics] = ["tcp", "portmapper", "lockd", "statd", "metrics"].map(first);
         let (rdma, mount) = (first("rdma").unwrap(), first("mountd").unwrap_or_default());
-        Self { child, rdma, mount, tcp, portmapper, lockd, statd }
+        Self { child, rdma, mount, tcp, portmapper, lockd, statd, metrics }
     }
 
     /// A URL of the served directory over RDMA, in version 3 of NFS.
@@ -162,6 +164,11 @@ impl Server {
     pub(crate) fn tcp_url(&self, path: &str) -> String {
         let (_, mount_port) = self.mount.rsplit_once(':').unwrap();
         format!("nfs://{}/{path}?transport=tcp&mountport={mount_port}", self.tcp.as_ref().unwrap())
+    }
+
+    /// Where the numbers for Prometheus are, of a server with `--metrics 127.0.0.1:0`.
+    pub(crate) fn metrics(&self) -> String {
+        self.metrics.clone().expect("it was started with --metrics")
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -8,7 +8,7 @@ use crate::{
 use std::{
     fs,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
@@ -93,8 +93,8 @@ fn tcp_memory(address: &str) -> f64 {
 /// proves: NFS3-ACL-c
 #[test]
 fn strangers_take_no_memory_and_delay_nobody() {
-    let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let (scratch, server) = guarded(&["--metrics", &metrics]);
+    let (scratch, server) = guarded(&["--metrics", "127.0.0.1:0"]);
+    let metrics = server.metrics();
     let local = scratch.path().join("local");
     fs::write(&local, contents(3 << 20)).unwrap();
     let put = |name: &str| {
