@@ -134,6 +134,7 @@ async fn find(server: &Server, asking: &Asking, path: &[u8]) -> Result<(v3::Hand
         export: export.id,
         is_taken: true,
         arrival: None,
+        is_followed: false,
     };
     Ok((server.handle(&opened, file), export.securities.numbers()))
 }

@@ -33,6 +33,8 @@ pub(crate) struct Opened {
     pub(crate) is_taken: bool,
     /// Which calls came with the present one, if it has looked at nothing before that its answer has to agree with.
     pub(crate) arrival: Option<Arrival>,
+    /// Whether the connection has something else to do while the call is executed.
+    pub(crate) is_followed: bool,
 }
 
 impl Opened {
@@ -56,7 +58,8 @@ impl Opened {
 
     /// Reads at most `count` bytes from `offset` into `buffer`, which has room for `count`.
     pub(crate) async fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> Told<ReadData> {
-        self.file_system.read(via.arrived(self.arrival), offset, count, buffer).await
+        let via = via.arrived(self.arrival).followed(self.is_followed);
+        self.file_system.read(via, offset, count, buffer).await
     }
 }
 
@@ -111,6 +114,7 @@ impl Server {
             export: export.id,
             is_taken,
             arrival: context.arrival,
+            is_followed: context.is_followed,
         })
     }
 
@@ -125,6 +129,7 @@ impl Server {
             export: PSEUDO,
             is_taken: !self.is_choosy || self.securities_below(context, file).take(&context.credential),
             arrival: context.arrival,
+            is_followed: context.is_followed,
         }
     }
 

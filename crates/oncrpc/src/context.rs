@@ -123,6 +123,9 @@ pub struct CallContext {
     pub credential: Credential,
     /// Which calls it came with, if the transport knows. A later call from the same peer must not have this mark.
     pub arrival: Option<Arrival>,
+    /// Whether the connection has something else to do meanwhile: its next call has come, and few of its calls are
+    /// under way elsewhere. Then long work that needs no wait may pay on another thread.
+    pub is_followed: bool,
     /// Gets the first word of the results before they are sealed: afterwards this end cannot read it.
     pub(crate) first_word: Option<Arc<FirstWord>>,
     /// The call's XID, if its reply is the results behind a plain header, and is not kept.
@@ -132,7 +135,14 @@ pub struct CallContext {
 impl CallContext {
     /// The context of a call whose credential has not been read.
     pub fn new(connection: Arc<Connection>) -> Self {
-        Self { connection, credential: Credential::None, arrival: None, first_word: None, plain: None }
+        Self {
+            connection,
+            credential: Credential::None,
+            arrival: None,
+            is_followed: false,
+            first_word: None,
+            plain: None,
+        }
     }
 
     /// The same, with an observer that gets the first word of the results before a flavour protects them: in many
@@ -145,6 +155,11 @@ impl CallContext {
     /// The same for a call that came together with others.
     pub fn arrived(self, arrival: Arrival) -> Self {
         Self { arrival: Some(arrival), ..self }
+    }
+
+    /// The same for a call whose connection may have [something else to do](Self::is_followed).
+    pub fn followed(self, is_followed: bool) -> Self {
+        Self { is_followed, ..self }
     }
 
     /// The same with the caller's identity.

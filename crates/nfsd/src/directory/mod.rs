@@ -14,6 +14,7 @@
 
 mod access;
 mod attributes;
+mod beside;
 mod change;
 mod change_number;
 mod copy;
@@ -52,6 +53,7 @@ use crate::{
     queue::Lane,
 };
 use access::Owner;
+use beside::Beside;
 use bytes::Bytes;
 use data::Write;
 use hidden::Hidden;
@@ -119,6 +121,7 @@ struct Inner {
     /// Whether files may have extended attributes of users.
     xattrs: bool,
     cache: Cache,
+    beside: Beside,
     uncommitted: Uncommitted,
     /// Limits the files that clients have open.
     open_files: Arc<Room>,
@@ -291,6 +294,18 @@ impl FileSystem for DirectoryFs {
     }
 
     fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> BoxFuture<'_, Told<ReadData>> {
+        // The connection sends meanwhile (`beside.rs`).
+        if via.is_followed()
+            && count >= beside::LONG_BYTES
+            && self.queue.has_thread_for(via.caller.origin.client, Lane::Data)
+            && self.inner.beside.pays()
+        {
+            let asked = self.inner.clock.now();
+            return self.run(&via.caller.clone(), Lane::Data, move |inner| {
+                inner.beside.has_begun_after(inner.clock.now().since(asked));
+                inner.read(&via, offset, count, buffer)
+            });
+        }
         match self.inner.read_now(&via, offset, count, buffer) {
             Ok(data) => Box::pin(std::future::ready(Ok(data))),
             Err(buffer) => {

@@ -1,7 +1,7 @@
 //! Begins to serve a directory: finds what its file system and the kernel offer, and how many files may be open.
 
 use super::{
-    Answers, Cache, DirectoryFs, Hidden, Identity, Ids, Inner, Kept, Leases, Losses, Object, Room, Uncommitted,
+    Answers, Beside, Cache, DirectoryFs, Hidden, Identity, Ids, Inner, Kept, Leases, Losses, Object, Room, Uncommitted,
     attributes, copy, index_files, object, posix_acl, resolve, seldom, xattr,
 };
 use crate::{Queue, StateDirectory};
@@ -180,6 +180,7 @@ impl DirectoryFs {
             acls,
             xattrs,
             cache: Cache::new(limit, env.clock.clone()),
+            beside: Beside::new(),
             uncommitted: Uncommitted::new((limit / UNCOMMITTED_PART).max(1)),
             open_files: Room::new(open_limit(descriptors)),
             leases: Leases::default(),

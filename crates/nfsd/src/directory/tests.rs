@@ -17,6 +17,7 @@ use std::{
     path::Path,
 };
 
+mod beside;
 mod callers;
 mod clones;
 mod descriptors;

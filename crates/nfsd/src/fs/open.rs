@@ -46,6 +46,7 @@ pub struct Via {
     file: FileId,
     open: Option<Arc<dyn OpenFile>>,
     arrival: Option<Arrival>,
+    is_followed: bool,
     /// A guard that lasts until the file has been used.
     _lasting: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -53,12 +54,13 @@ pub struct Via {
 impl Via {
     /// With the caller's own rights, which the file system checks each time.
     pub fn caller(caller: Caller, file: FileId) -> Self {
-        Self { caller, file, open: None, arrival: None, _lasting: None }
+        Self { caller, file, open: None, arrival: None, is_followed: false, _lasting: None }
     }
 
     /// Through an open file: rights were checked when it was opened.
     pub fn open(caller: Caller, open: Arc<dyn OpenFile>) -> Self {
-        Self { caller, file: open.file(), open: Some(open), arrival: None, _lasting: None }
+        let file = open.file();
+        Self { caller, file, open: Some(open), arrival: None, is_followed: false, _lasting: None }
     }
 
     /// The same, and keeps `guard` until the file has been used: meanwhile the table grants no conflicting delegation.
@@ -76,6 +78,17 @@ impl Via {
     /// The mark of the calls that came together with this one, if attributes may be shared with them.
     pub fn arrival(&self) -> Option<Arrival> {
         self.arrival
+    }
+
+    /// The same for a call whose connection may have [something else to do](rpcrdma_oncrpc::CallContext::is_followed).
+    #[must_use]
+    pub fn followed(self, is_followed: bool) -> Self {
+        Self { is_followed, ..self }
+    }
+
+    /// Whether a long read of bytes that are in memory may pay on another thread.
+    pub fn is_followed(&self) -> bool {
+        self.is_followed
     }
 
     /// The file.

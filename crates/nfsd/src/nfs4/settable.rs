@@ -255,6 +255,7 @@ mod tests {
             export: 1,
             is_taken: true,
             arrival: None,
+            is_followed: false,
         };
         let of = |who: &str, mode| {
             let rights = ace::READ_DATA | ace::WRITE_DATA | ace::APPEND_DATA;

@@ -230,6 +230,13 @@ impl Queue {
         }
     }
 
+    /// Whether a job of this client would begin now.
+    pub(crate) fn has_thread_for(&self, client: ClientNetwork, lane: Lane) -> bool {
+        let state = self.state();
+        let Limits { all, data, .. } = self.limits;
+        state.running.has_room(lane, all, data) && State::client_may(&state.running_of, client, lane, &self.limits)
+    }
+
     /// Runs work that changes no file in particular, and returns its result: `None` if the program drops the work.
     pub(crate) fn ask<T: Send + 'static>(
         self: &Arc<Self>,

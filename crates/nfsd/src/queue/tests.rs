@@ -548,3 +548,20 @@ fn a_directorys_turn_ends_with_a_call_that_panics_or_is_dropped() {
         assert!(world.is_empty());
     }
 }
+
+/// proves: NFS3-FAIR-b
+#[test]
+fn a_client_knows_whether_a_thread_is_free_for_it() {
+    let world = World::new(8);
+    let has = |client| world.queue.has_thread_for(origin(client).client, Lane::Data);
+    // Six threads move data, and one client has at most five of them.
+    for free in (0..=5).rev() {
+        assert_eq!(has(1), free > 0, "{free} are left for this client");
+        world.give(1, Lane::Data, None, "of 1");
+    }
+    assert!(has(2));
+    world.give(2, Lane::Data, None, "of 2");
+    assert!(!has(2), "no thread is left");
+    world.threads().into_iter().for_each(|thread| thread());
+    assert!(has(1) && has(2));
+}

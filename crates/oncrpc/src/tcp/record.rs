@@ -127,6 +127,11 @@ impl RecordReader {
         self.arrivals.passed_on()
     }
 
+    /// Whether the next record has begun to come.
+    pub(crate) fn is_followed(&self) -> bool {
+        !self.stage.is_empty()
+    }
+
     /// How many records have come together: those of the latest read so far, or of the one before if they were more.
     pub(crate) fn together(&self) -> usize {
         usize::try_from((self.records - self.at_read).max(self.at_read - self.at_read_before)).unwrap_or(usize::MAX)

@@ -34,6 +34,10 @@ use std::{
 };
 use tokio::sync::watch;
 
+/// While fewer calls than this are under way elsewhere, more may begin [elsewhere](CallContext::is_followed): one works
+/// while the result of another waits to be sent.
+const MOST_ELSEWHERE: usize = 2;
+
 /// Limits of a connection.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -305,7 +309,8 @@ impl<T: Io> Driver<T> {
     }
 
     fn dispatch(&mut self, message: Stream, cx: &mut Context<'_>) {
-        let context = self.context.clone().arrived(self.reader.arrival());
+        let is_followed = self.reader.is_followed() && self.calls.len() < MOST_ELSEWHERE;
+        let context = self.context.clone().arrived(self.reader.arrival()).followed(is_followed);
         match self.handler.begin(context, message, cx) {
             Begun::Done(outcome) => self.answer(outcome),
             Begun::Waits(call) => self.calls.push(call),

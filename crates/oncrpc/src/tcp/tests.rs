@@ -25,6 +25,8 @@ use tokio::{
     time::timeout,
 };
 
+#[path = "followed_tests.rs"]
+mod followed;
 #[path = "outage_tests.rs"]
 mod outage;
 #[path = "overlap_tests.rs"]
