@@ -230,7 +230,7 @@ impl Queue {
         }
     }
 
-    /// Whether a job of this client would begin now.
+    /// Whether a job of this client would begin now. Another thread may give the queue a job before the caller does.
     pub(crate) fn has_thread_for(&self, client: ClientNetwork, lane: Lane) -> bool {
         let state = self.state();
         let Limits { all, data, .. } = self.limits;
