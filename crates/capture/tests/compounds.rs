@@ -140,12 +140,12 @@ fn read(count: u32) -> Args {
 fn open(name: &str, how: ops::OpenHow, claim: Option<ops::Claim>) -> Args {
     let owner = v4::Owner { client: v4::ClientId(1), name: v4::OwnerName::from("o") };
     let claim = claim.unwrap_or_else(|| ops::Claim::Null(v4::Name::from(name)));
-    Args::Open(ops::Open { sequence: 0, access: ops::share::READ, deny: 0, owner, how, claim })
+    Args::Open(Box::new(ops::Open { sequence: 0, access: ops::share::READ, deny: 0, owner, how, claim }))
 }
 
 fn lock(length: u64) -> Args {
     let locker = ops::Locker::Known(ops::KnownLocker { state: state(), sequence: 0 });
-    Args::Lock(ops::Lock { kind: ops::LockKind::WriteWaiting, reclaim: true, offset: 100, length, locker })
+    Args::Lock(Box::new(ops::Lock { kind: ops::LockKind::WriteWaiting, reclaim: true, offset: 100, length, locker }))
 }
 
 /// A COMPOUND, its reply, and a COMPOUND that fails.
@@ -221,7 +221,7 @@ fn what_matters_of_arguments_is_told() {
     );
     let kind = ops::CreateKind::Symlink(v4::LinkText::from("../to"));
     let attributes = v4::FileAttributes::default();
-    steps.call(0, vec![Args::Create(ops::Create { kind, name: v4::Name::from("l"), attributes })]);
+    steps.call(0, vec![Args::Create(Box::new(ops::Create { kind, name: v4::Name::from("l"), attributes }))]);
     let lines = [
         "OPEN read deny none claim reclaim LOCK write waiting @100 to the end reclaim state 2:00000001..00000005 LOCK \
          write waiting @100 7 reclaim",

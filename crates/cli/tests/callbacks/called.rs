@@ -192,14 +192,14 @@ impl Session {
     /// A session that takes calls of the server of at most so many bytes.
     pub(crate) async fn with(client: Client, name: &str, minor: u32, max_call: u32) -> Self {
         let exchange = ops::ExchangeId::new(ClientName::from(name), Verifier([1; 8]), 0);
-        let known = match send(&client, minor, vec![Args::ExchangeId(exchange)]).await.remove(0) {
+        let known = match send(&client, minor, vec![Args::ExchangeId(Box::new(exchange))]).await.remove(0) {
             Outcome::ExchangeId(known) => known.unwrap(),
             other => panic!("{other:?}"),
         };
         let channel = ops::ChannelAttributes::new(MAX_CALL, 2_048, 16, 16);
         let mut create = ops::CreateSession::new(&known, channel);
         (create.flags, create.back.max_request) = (create_session::CONN_BACK_CHAN, max_call);
-        let created = match send(&client, minor, vec![Args::CreateSession(create)]).await.remove(0) {
+        let created = match send(&client, minor, vec![Args::CreateSession(Box::new(create))]).await.remove(0) {
             Outcome::CreateSession(created) => created.unwrap(),
             other => panic!("{other:?}"),
         };
@@ -245,9 +245,9 @@ impl Session {
     ) -> Result<(Handle, ops::OpenOk), Status> {
         let claim = Claim::Null(Name::from(name));
         let open = ops::Open { sequence: 0, access, deny: 0, owner: self.owner("o"), how, claim };
-        let mut outcomes = self.call(vec![Args::PutRootFh, Args::Open(open), Args::GetFh]).await;
+        let mut outcomes = self.call(vec![Args::PutRootFh, Args::Open(Box::new(open)), Args::GetFh]).await;
         match (outcomes.pop(), outcomes.pop()) {
-            (Some(Outcome::GetFh(Ok(handle))), Some(Outcome::Open(Ok(opened)))) => Ok((handle.file, opened)),
+            (Some(Outcome::GetFh(Ok(handle))), Some(Outcome::Open(Ok(opened)))) => Ok((handle.file, *opened)),
             (Some(failed), _) => Err(failed.status()),
             (None, _) => panic!("no results"),
         }
@@ -306,7 +306,7 @@ impl Session {
         let owner = self.owner(owner);
         let locker = Locker::New(NewLocker { open_sequence: 0, open_state, lock_sequence: 0, owner });
         let lock = ops::Lock { kind, reclaim: false, offset: 0, length: u64::MAX, locker };
-        match self.on(file, Args::Lock(lock)).await {
+        match self.on(file, Args::Lock(Box::new(lock))).await {
             Outcome::Lock(Ok(ok)) => Ok(ok.state),
             failed => Err(failed.status()),
         }

@@ -62,7 +62,7 @@ impl World {
             source_servers: List::default(),
         };
         let put = |file: &Handle| Args::PutFh(ops::PutFh { file: file.clone() });
-        let call = vec![put(&self.from.0), Args::SaveFh, put(&self.to.0), Args::Copy(copy)];
+        let call = vec![put(&self.from.0), Args::SaveFh, put(&self.to.0), Args::Copy(Box::new(copy))];
         match self.session.last(call).await {
             Outcome::Copy(Ok(ok)) => ok.response.callback.expect("it goes on"),
             other => panic!("{other:?}"),

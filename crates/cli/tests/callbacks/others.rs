@@ -250,11 +250,11 @@ impl Zero {
     async fn new(client: Client, name: &str) -> Self {
         // Not the client's own address, so the server cannot call the client.
         let address = ops::NetAddress { netid: Opaque("tcp".into()), address: Opaque("192.0.2.1.8.1".into()) };
-        let set = Args::SetClientId(ops::SetClientId {
+        let set = Args::SetClientId(Box::new(ops::SetClientId {
             owner: ops::ClientOwner { verifier: Verifier([1; 8]), name: ClientName::from(name) },
             callback: ops::CallbackClient { program: 0x4000_0000, address },
             callback_ident: 1,
-        });
+        }));
         let Outcome::SetClientId(Ok(known)) = send(&client, 0, vec![set]).await.remove(0) else {
             panic!("SETCLIENTID")
         };
@@ -276,7 +276,8 @@ impl Zero {
             let owner = Owner { client: self.id, name: OwnerName::from(&*format!("owner {number}")) };
             let claim = Claim::Null(Name::from(name));
             let open = ops::Open { sequence: 1, access, deny: 0, owner, how: OpenHow::NoCreate, claim };
-            let mut outcomes = send(&self.client, 0, vec![Args::PutRootFh, Args::Open(open), Args::GetFh]).await;
+            let mut outcomes =
+                send(&self.client, 0, vec![Args::PutRootFh, Args::Open(Box::new(open)), Args::GetFh]).await;
             match (outcomes.pop().unwrap(), outcomes.pop().unwrap()) {
                 (Outcome::GetFh(Ok(handle)), Outcome::Open(Ok(opened))) => Ok((handle.file, opened)),
                 (failed, _) => Err(failed.status()),

@@ -59,13 +59,13 @@ impl Caller {
     /// Makes a session. Returns it, and the name and number by which the server knows the client.
     pub(crate) async fn known(&self, name: &'static [u8]) -> (SessionId, ExchangeIdOk) {
         let exchange = ExchangeId::new(ClientName(Bytes::from_static(name)), Verifier([1; 8]), 0);
-        let known = match &self.compound(2, vec![Args::ExchangeId(exchange)]).await.results[..] {
+        let known = match &self.compound(2, vec![Args::ExchangeId(Box::new(exchange))]).await.results[..] {
             [Outcome::ExchangeId(Ok(known))] => known.clone(),
             other => panic!("{other:?}"),
         };
         let create = CreateSession::new(&known, ChannelAttributes::new(65_536, 2_048, 8, 4));
-        match &self.compound(2, vec![Args::CreateSession(create)]).await.results[..] {
-            [Outcome::CreateSession(Ok(created))] => (created.session, known),
+        match &self.compound(2, vec![Args::CreateSession(Box::new(create))]).await.results[..] {
+            [Outcome::CreateSession(Ok(created))] => (created.session, *known),
             other => panic!("{other:?}"),
         }
     }
@@ -138,7 +138,7 @@ impl Session {
             how: ops::OpenHow::NoCreate,
             claim: ops::Claim::Null(Name::from(name)),
         };
-        match self.on(directory, Args::Open(open)).await {
+        match self.on(directory, Args::Open(Box::new(open))).await {
             Outcome::Open(answer) => answer.map(|ok| ok.state),
             failed => Err(failed.status()),
         }

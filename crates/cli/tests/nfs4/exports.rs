@@ -105,7 +105,11 @@ async fn nothing_changes_in_a_read_only_export_in_either_version() {
     let changes = [
         (
             &directory,
-            Args::Create(ops::Create { kind, name: Name::from("new"), attributes: FileAttributes::default() }),
+            Args::Create(Box::new(ops::Create {
+                kind,
+                name: Name::from("new"),
+                attributes: FileAttributes::default(),
+            })),
         ),
         (&directory, Args::Remove(ops::Remove { name: name() })),
         (&file, Args::SetAttr(ops::SetAttr { state, attributes })),
@@ -128,7 +132,7 @@ async fn nothing_changes_in_a_read_only_export_in_either_version() {
         how: ops::OpenHow::Create(ops::CreateHow::Unchecked(FileAttributes::default())),
         claim: ops::Claim::Null(Name::from("new")),
     };
-    assert_eq!(client.on(&directory, Args::Open(open)).await.status(), Status::ROFS);
+    assert_eq!(client.on(&directory, Args::Open(Box::new(open))).await.status(), Status::ROFS);
     for refused in [
         vec!["rm".to_owned(), server.url_3("in/below/apart/file")],
         vec!["mkdir".to_owned(), server.url_3("in/below/apart/new")],

@@ -18,7 +18,7 @@ async fn lock(client: &Session, file: &Handle, open: StateId) -> Status {
     let new = NewLocker { open_sequence: 0, open_state: open, lock_sequence: 0, owner: client.owner() };
     let lock =
         ops::Lock { kind: LockKind::Write, reclaim: false, offset: 0, length: u64::MAX, locker: Locker::New(new) };
-    match client.on(file, Args::Lock(lock)).await {
+    match client.on(file, Args::Lock(Box::new(lock))).await {
         Outcome::Lock(Ok(_)) => Status::OK,
         failed => failed.status(),
     }

@@ -116,7 +116,7 @@ impl Feature {
             Feature::Seek => Args::Seek(ops::Seek { state, offset, what: Content::Data }),
             Feature::Allocate => Args::Allocate(ops::Allocate { state, offset, length }),
             Feature::Deallocate => Args::Deallocate(ops::Deallocate { state, offset, length }),
-            Feature::Copy => Args::Copy(ops::CopyRange {
+            Feature::Copy => Args::Copy(Box::new(ops::CopyRange {
                 source_state: state,
                 state,
                 source_offset: offset,
@@ -125,7 +125,7 @@ impl Feature {
                 consecutive: true,
                 synchronous: true,
                 source_servers: List(Vec::new()),
-            }),
+            })),
             Feature::Clone => {
                 let (source_state, source_offset, count) = (state, offset, length);
                 Args::Clone(ops::CloneRange { source_state, state, source_offset, offset, count })

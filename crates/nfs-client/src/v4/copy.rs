@@ -60,7 +60,7 @@ impl Nfs4 {
                 synchronous: false,
                 source_servers: List(Vec::new()),
             };
-            Ok(vec![put(source.file()), Args::SaveFh, put(target.file()), Args::Copy(copy)])
+            Ok(vec![put(source.file()), Args::SaveFh, put(target.file()), Args::Copy(Box::new(copy))])
         };
         let plan = Plan::changes(Op::Copy);
         let mut reply = self.inner.perform(plan, Some(&target.held), &mut build).await?;

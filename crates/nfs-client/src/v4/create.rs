@@ -53,7 +53,7 @@ impl Nfs4 {
         new: &NewAttributes,
     ) -> Result<Found, Error> {
         let create = ops::Create { kind: kind.clone(), name: name.clone(), attributes: self.inner.fresh(new) };
-        let ops = [put(directory), Args::Create(create), Args::GetFh, get_attributes()];
+        let ops = [put(directory), Args::Create(Box::new(create)), Args::GetFh, get_attributes()];
         let mut reply = self.inner.perform(Plan::changes(Op::Create), None, &mut |_| Ok(ops.to_vec())).await?;
         if let Err(error) = done!(reply, Create) {
             if is_doubtful(&reply, Op::Create, Status::EXIST)

@@ -148,7 +148,7 @@ impl Inner {
             let (locker, first) = held.locker(ground);
             by_open.store(first, Ordering::Relaxed);
             let lock = ops::Lock { kind, reclaim: false, offset: range.offset(), length: range.length(), locker };
-            Ok(vec![put(&held.file), Args::Lock(lock)])
+            Ok(vec![put(&held.file), Args::Lock(Box::new(lock))])
         };
         let mut seen = |reply: &Reply| held.counted(reply, Op::Lock, by_open.load(Ordering::Relaxed));
         let plan = Plan::changes(Op::Lock);

@@ -354,7 +354,7 @@ impl Inner {
             how: how.clone(),
             claim,
         };
-        let mut ops = vec![put(place), Args::Open(open), Args::GetFh, get_attributes()];
+        let mut ops = vec![put(place), Args::Open(Box::new(open)), Args::GetFh, get_attributes()];
         ops.extend_from_slice(more);
         ops
     }

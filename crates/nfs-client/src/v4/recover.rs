@@ -217,7 +217,8 @@ impl Inner {
             claim: Claim::Previous(DelegationKind::None),
         };
         let plan = Plan::changes(Op::Open);
-        let mut reply = self.attempt(ground, plan, vec![compound::put(&held.file), Args::Open(open)], None).await?;
+        let mut reply =
+            self.attempt(ground, plan, vec![compound::put(&held.file), Args::Open(Box::new(open))], None).await?;
         held.owner.seen(&reply, Op::Open);
         match done!(reply, Open) {
             Ok(ok) => {
@@ -258,7 +259,7 @@ impl Inner {
             let lock =
                 ops::Lock { kind: range.kind, reclaim: true, offset: range.offset(), length: range.length(), locker };
             let plan = Plan::changes(Op::Lock);
-            let ops = vec![compound::put(&held.file), Args::Lock(lock)];
+            let ops = vec![compound::put(&held.file), Args::Lock(Box::new(lock))];
             let mut reply = self.attempt(ground, plan, ops, None).await?;
             held.counted(&reply, Op::Lock, by_open);
             match done!(reply, Lock) {

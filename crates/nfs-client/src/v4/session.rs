@@ -63,7 +63,7 @@ impl Inner {
             name: Opaque::from(concat!("rpcrdma ", env!("CARGO_PKG_VERSION"))),
             date: Default::default(),
         });
-        let known = match self.alone(Args::ExchangeId(exchange)).await? {
+        let known = match self.alone(Args::ExchangeId(Box::new(exchange))).await? {
             Outcome::ExchangeId(Ok(known)) => known,
             outcome => return Err(self.refused(Op::ExchangeId, outcome.status())),
         };
@@ -89,7 +89,7 @@ impl Inner {
             callback_program: ops::TRANSIENT_PROGRAM,
             callback_security,
         };
-        let made = match self.alone(Args::CreateSession(create)).await? {
+        let made = match self.alone(Args::CreateSession(Box::new(create))).await? {
             Outcome::CreateSession(Ok(made)) => made,
             outcome => return Err(self.refused(Op::CreateSession, outcome.status())),
         };

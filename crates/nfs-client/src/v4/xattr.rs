@@ -37,7 +37,7 @@ impl Nfs4 {
         option: SetXattrOption,
     ) -> Result<(), Error> {
         let set = ops::SetXattr { option, name: name.clone(), value: Opaque(value) };
-        let ops = [put(file), Args::SetXattr(set)];
+        let ops = [put(file), Args::SetXattr(Box::new(set))];
         let mut reply = self.inner.perform(Plan::changes(Op::SetXattr), None, &mut |_| Ok(ops.to_vec())).await?;
         done!(reply, SetXattr).map(drop)
     }

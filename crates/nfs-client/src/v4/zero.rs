@@ -32,7 +32,7 @@ impl Inner {
             callback: CallbackClient { program: ops::TRANSIENT_PROGRAM, address },
             callback_ident,
         };
-        let ops::SetClientIdOk { client, confirm } = match self.alone(Args::SetClientId(set)).await? {
+        let ops::SetClientIdOk { client, confirm } = match self.alone(Args::SetClientId(Box::new(set))).await? {
             Outcome::SetClientId(Ok(known)) => known,
             outcome => return Err(self.refused(Op::SetClientId, outcome.status())),
         };

@@ -255,7 +255,7 @@ async fn every_operation_in_every_minor_version() {
 }
 
 fn is_link(args: &Args) -> bool {
-    matches!(args, Args::Create(ops::Create { kind: CreateKind::Symlink(_), .. }))
+    matches!(args, Args::Create(create) if matches!(create.kind, CreateKind::Symlink(_)))
 }
 
 #[tokio::test(start_paused = true)]

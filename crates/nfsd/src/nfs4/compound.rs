@@ -503,14 +503,14 @@ impl Compound {
             // sequenced40.rs
             args if self.minor == 0 && is_in_sequence(args.op()) => Box::pin(self.in_sequence(args)).await,
             // client40.rs
-            Args::SetClientId(args) => Outcome::SetClientId(self.set_client_id(args)),
+            Args::SetClientId(args) => Outcome::SetClientId(self.set_client_id(*args)),
             Args::SetClientIdConfirm(args) => Outcome::SetClientIdConfirm(Box::pin(self.confirm_client_id(args)).await),
             Args::Renew(args) => Outcome::Renew(self.renew(args)),
             Args::ReleaseLockOwner(args) => Outcome::ReleaseLockOwner(Box::pin(self.release_lock_owner(args)).await),
             Args::Sequence(_) => self.sequenced(),
             // session.rs
-            Args::ExchangeId(args) => Outcome::ExchangeId(self.exchange_id(args)),
-            Args::CreateSession(args) => Outcome::CreateSession(self.create_session(args)),
+            Args::ExchangeId(args) => Outcome::ExchangeId(self.exchange_id(*args).map(Box::new)),
+            Args::CreateSession(args) => Outcome::CreateSession(self.create_session(*args).map(Box::new)),
             Args::DestroySession(args) => Outcome::DestroySession(self.destroy_session(args)),
             Args::BindConnToSession(args) => Outcome::BindConnToSession(self.bind_connection(args)),
             Args::BackchannelCtl(args) => Outcome::BackchannelCtl(self.control_back_channel(args)),
@@ -539,24 +539,24 @@ impl Compound {
             Args::NVerify(args) => Outcome::NVerify(Box::pin(self.not_verify(args)).await),
             // xattr.rs
             Args::GetXattr(args) => Outcome::GetXattr(Box::pin(self.get_xattr(args)).await),
-            Args::SetXattr(args) => Outcome::SetXattr(Box::pin(self.set_xattr(args)).await),
+            Args::SetXattr(args) => Outcome::SetXattr(Box::pin(self.set_xattr(*args)).await),
             Args::ListXattrs(args) => Outcome::ListXattrs(Box::pin(self.list_xattrs(args, room)).await),
             Args::RemoveXattr(args) => Outcome::RemoveXattr(Box::pin(self.remove_xattr(args)).await),
             // directory.rs
             Args::ReadDir(args) => Outcome::ReadDir(Box::pin(self.read_directory(args, room)).await),
             // change.rs
-            Args::Create(args) => Outcome::Create(Box::pin(self.create(args)).await),
+            Args::Create(args) => Outcome::Create(Box::pin(self.create(*args)).await),
             Args::Remove(args) => Outcome::Remove(Box::pin(self.remove(args)).await),
             Args::Rename(args) => Outcome::Rename(Box::pin(self.rename(args)).await),
             Args::Link(args) => Outcome::Link(Box::pin(self.link(args)).await),
             // open.rs
-            Args::Open(args) => Outcome::Open(Box::pin(self.open(args)).await),
+            Args::Open(args) => Outcome::Open(Box::pin(self.open(*args)).await.map(Box::new)),
             Args::OpenDowngrade(args) => Outcome::OpenDowngrade(self.open_downgrade(args)),
             Args::Close(args) => Outcome::Close(self.close(args)),
             // delegate.rs
             Args::DelegReturn(args) => Outcome::DelegReturn(self.return_delegation(args)),
             // lock.rs
-            Args::Lock(args) => Outcome::Lock(Box::pin(self.lock(args)).await),
+            Args::Lock(args) => Outcome::Lock(Box::pin(self.lock(*args)).await),
             Args::LockT(args) => Outcome::LockT(Box::pin(self.test_lock(args)).await),
             Args::LockU(args) => Outcome::LockU(Box::pin(self.unlock(args)).await),
             // data.rs
@@ -571,7 +571,7 @@ impl Compound {
             Args::IoAdvise(args) => Outcome::IoAdvise(Box::pin(self.io_advise(args)).await),
             // copy.rs
             Args::Clone(args) => Outcome::Clone(Box::pin(self.clone_range(args)).await),
-            Args::Copy(args) => Outcome::Copy(Box::pin(self.copy_range(args)).await),
+            Args::Copy(args) => Outcome::Copy(Box::pin(self.copy_range(*args)).await),
             Args::OffloadStatus(args) => Outcome::OffloadStatus(self.offload_status(args)),
             Args::OffloadCancel(args) => Outcome::OffloadCancel(Box::pin(self.offload_cancel(args)).await),
             // `is_missing` has these; operations of another minor version were not decoded.

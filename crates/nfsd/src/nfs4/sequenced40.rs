@@ -60,8 +60,10 @@ fn number_and_state(args: &Args) -> Option<(u32, StateId, Wanted)> {
         Args::OpenDowngrade(args) => (args.sequence, args.state, Wanted::Open),
         Args::Close(args) => (args.sequence, args.state, Wanted::Open),
         Args::LockU(args) => (args.sequence, args.state, Wanted::Lock),
-        Args::Lock(ops::Lock { locker: Locker::New(new), .. }) => (new.open_sequence, new.open_state, Wanted::Open),
-        Args::Lock(ops::Lock { locker: Locker::Known(known), .. }) => (known.sequence, known.state, Wanted::Lock),
+        Args::Lock(lock) => match &lock.locker {
+            Locker::New(new) => (new.open_sequence, new.open_state, Wanted::Open),
+            Locker::Known(known) => (known.sequence, known.state, Wanted::Lock),
+        },
         _ => return None,
     })
 }
@@ -85,7 +87,7 @@ impl Compound {
                 let owner = client.zero()?.owners.get(OwnerOf::Opens, &open.owner.name)?;
                 let _present = self.present(client.clone())?;
                 let call = Call { client, owner, number: open.sequence, digest, file };
-                self.open_in_sequence(call, open).await
+                self.open_in_sequence(call, *open).await
             }
             args => {
                 let (number, state, wanted) = number_and_state(&args).ok_or(Status::SERVERFAULT)?;
@@ -126,7 +128,7 @@ impl Compound {
             }
         }
         let opened = answer.is_ok().then(|| self.file().ok()).flatten().map(|file| file.file);
-        Ok(self.executed(&call, &mut turn, Outcome::Open(answer), opened))
+        Ok(self.executed(&call, &mut turn, Outcome::Open(answer.map(Box::new)), opened))
     }
 
     /// The other operations, which name a state.
@@ -136,7 +138,11 @@ impl Compound {
             return Ok(self.again(known, &call.file));
         }
         // NFS4-7530-16.18-d
-        let is_open_owner = !matches!(args, Args::LockU(_) | Args::Lock(ops::Lock { locker: Locker::Known(_), .. }));
+        let is_open_owner = match &args {
+            Args::LockU(_) => false,
+            Args::Lock(lock) => matches!(lock.locker, Locker::New(_)),
+            _ => true,
+        };
         if is_open_owner && turn.is_confirmed == matches!(args, Args::OpenConfirm(_)) {
             return Err(Status::BAD_STATEID);
         }
@@ -144,10 +150,10 @@ impl Compound {
             return match &lock.locker {
                 Locker::New(new) => {
                     let new = new.clone();
-                    Ok(self.lock_by_new(call, &mut turn, lock, new).await)
+                    Ok(self.lock_by_new(call, &mut turn, *lock, new).await)
                 }
                 Locker::Known(_) => {
-                    let outcome = Outcome::Lock(self.lock(lock).await);
+                    let outcome = Outcome::Lock(self.lock(*lock).await);
                     Ok(self.executed(&call, &mut turn, outcome, None))
                 }
             };

@@ -355,7 +355,7 @@ impl TestClient {
         };
         let verifier = Verifier(incarnation.to_be_bytes());
         let exchange = ops::ExchangeId::new(ClientName::from(name), verifier, 0);
-        let mut results = client.send(vec![Args::ExchangeId(exchange)]).results;
+        let mut results = client.send(vec![Args::ExchangeId(Box::new(exchange))]).results;
         let known = only!(results.remove(0), ExchangeId).unwrap();
         client.id = known.client;
         let mut create = ops::CreateSession::new(&known, channel());
@@ -364,7 +364,7 @@ impl TestClient {
         }
         change(&mut create);
         client.created = Mutex::new(create.clone());
-        let mut results = client.send(vec![Args::CreateSession(create)]).results;
+        let mut results = client.send(vec![Args::CreateSession(Box::new(create))]).results;
         let created = only!(results.remove(0), CreateSession).unwrap();
         (client.session, client.fore) = (created.session, created.fore);
         client
@@ -377,7 +377,7 @@ impl TestClient {
             created.sequence += 1;
             created.clone()
         };
-        let mut results = self.send(vec![Args::CreateSession(create)]).results;
+        let mut results = self.send(vec![Args::CreateSession(Box::new(create))]).results;
         only!(results.remove(0), CreateSession).unwrap().session
     }
 

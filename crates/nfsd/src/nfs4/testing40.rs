@@ -40,11 +40,11 @@ impl Counter {
 /// SETCLIENTID of an incarnation of a client.
 pub(crate) fn set_client_id(name: &str, incarnation: u64) -> Args {
     let address = ops::NetAddress { netid: Opaque("tcp".into()), address: Opaque("127.0.0.1.8.1".into()) };
-    Args::SetClientId(ops::SetClientId {
+    Args::SetClientId(Box::new(ops::SetClientId {
         owner: ops::ClientOwner { verifier: Verifier(incarnation.to_be_bytes()), name: ClientName::from(name) },
         callback: ops::CallbackClient { program: 0x4000_0000, address },
         callback_ident: 1,
-    })
+    }))
 }
 
 impl Client40 {
@@ -71,7 +71,7 @@ impl Client40 {
     /// OPEN that reclaims the current file.
     pub(crate) fn to_reclaim(&self, owner: &Counter, access: u32) -> Args {
         let claim = Claim::Previous(DelegationKind::None);
-        Args::Open(ops::Open { claim, ..self.to_open(owner, "", access, 0) })
+        Args::Open(Box::new(ops::Open { claim, ..self.to_open(owner, "", access, 0) }))
     }
 
     /// A client that the server does not know yet.
@@ -136,9 +136,9 @@ impl Client40 {
 
     /// OPEN in the root, without OPEN_CONFIRM.
     pub(crate) fn open_as_is(&self, open: ops::Open) -> Result<(Handle, ops::OpenOk), Status> {
-        let mut outcomes = self.send(vec![Args::PutRootFh, Args::Open(open), Args::GetFh]).results;
+        let mut outcomes = self.send(vec![Args::PutRootFh, Args::Open(Box::new(open)), Args::GetFh]).results;
         match (outcomes.pop().unwrap(), outcomes.pop().unwrap()) {
-            (Outcome::GetFh(handle), Outcome::Open(opened)) => Ok((handle.unwrap().file, opened.unwrap())),
+            (Outcome::GetFh(handle), Outcome::Open(opened)) => Ok((handle.unwrap().file, *opened.unwrap())),
             (failed, _) => Err(failed.status()),
         }
     }
@@ -193,7 +193,7 @@ impl Client40 {
     pub(crate) fn lock(&self, file: &Handle, locker: Locker, range: (u64, u64)) -> Result<StateId, ops::LockFailure> {
         let kind = ops::LockKind::Write;
         let lock = ops::Lock { kind, reclaim: false, offset: range.0, length: range.1, locker };
-        only!(self.on(file, Args::Lock(lock)), Lock).map(|ok| ok.state)
+        only!(self.on(file, Args::Lock(Box::new(lock))), Lock).map(|ok| ok.state)
     }
 
     pub(crate) fn unlock(&self, lock: &Counter, file: &Handle, state: StateId) -> Result<StateId, Status> {

@@ -48,10 +48,10 @@ impl Session {
     /// If the server refuses any of it.
     pub(super) async fn new(client: &Client, name: &str, slots: u32) -> anyhow::Result<Self> {
         let exchange = ops::ExchangeId::new(ClientName::from(name), Verifier([1; 8]), exchange_id::USE_NON_PNFS);
-        let known = only!(send(client, vec![Args::ExchangeId(exchange)]).await?, ExchangeId);
+        let known = only!(send(client, vec![Args::ExchangeId(Box::new(exchange))]).await?, ExchangeId);
         let channel = ops::ChannelAttributes::new(DATA_BYTES + HEADROOM_BYTES, 2_048, 8, slots);
         let create = ops::CreateSession::new(&known, channel);
-        let created = only!(send(client, vec![Args::CreateSession(create)]).await?, CreateSession);
+        let created = only!(send(client, vec![Args::CreateSession(Box::new(create))]).await?, CreateSession);
         let given = created.fore.max_requests;
         ensure!(given >= slots, "the server gives {given} slots, and {slots} are needed");
         Ok(Self { minor: MINOR, id: created.session, highest_slot: slots.saturating_sub(1) })
@@ -84,7 +84,7 @@ impl Session {
             how: ops::OpenHow::NoCreate,
             claim: ops::Claim::Null(Name::from(name)),
         };
-        let calls = vec![self.sequence(lane), Args::PutRootFh, Args::Open(open), Args::GetFh];
+        let calls = vec![self.sequence(lane), Args::PutRootFh, Args::Open(Box::new(open)), Args::GetFh];
         let mut results = send(client, calls).await?;
         let file = only!(results, GetFh).file;
         let state = only!(results, Open).state;

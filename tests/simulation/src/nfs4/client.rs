@@ -251,7 +251,7 @@ impl Client {
     async fn try_recover(&mut self) -> Result<(), Gone> {
         let name = ClientName::from(["first", "second", "third", "judge"][self.number.min(3)]);
         let exchange = ops::ExchangeId::new(name, Verifier(self.incarnation.to_be_bytes()), 0);
-        let known = match self.alone(Args::ExchangeId(exchange)).await {
+        let known = match self.alone(Args::ExchangeId(Box::new(exchange))).await {
             Outcome::ExchangeId(Ok(known)) => known,
             other => return Err(self.odd(&other)),
         };
@@ -260,7 +260,7 @@ impl Client {
         // This fits into the reverse direction of version 1, which is always inline.
         create.back = ops::ChannelAttributes::new(BACK_BYTES, 0, 8, callback::SLOTS);
         create.flags = create_session::CONN_BACK_CHAN;
-        let created = match self.alone(Args::CreateSession(create)).await {
+        let created = match self.alone(Args::CreateSession(Box::new(create))).await {
             Outcome::CreateSession(Ok(created)) => created,
             // The server has restarted in between.
             Outcome::CreateSession(Err(Status::STALE_CLIENTID)) => return Err(Gone),
@@ -302,7 +302,7 @@ impl Client {
         let (owner, claim) = (self.owner(holding.owner), ops::Claim::Previous(kind));
         let (access, deny, how) = (holding.access, holding.deny, ops::OpenHow::NoCreate);
         let open = ops::Open { sequence: 0, access, deny, owner, how, claim };
-        holding.open = match self.on(&holding.file, Args::Open(open)).await? {
+        holding.open = match self.on(&holding.file, Args::Open(Box::new(open))).await? {
             Some(Outcome::Open(Ok(open))) => {
                 if let Some(delegated) = &mut holding.delegated {
                     let (state, is_wanted) = match &open.delegation {
@@ -330,7 +330,7 @@ impl Client {
             let new = ops::NewLocker { open_sequence: 0, open_state: holding.open, lock_sequence: 0, owner };
             let (kind, locker) = (ops::LockKind::Write, ops::Locker::New(new));
             let lock = ops::Lock { kind, reclaim: true, offset, length, locker };
-            let state = match self.on(&holding.file, Args::Lock(lock)).await? {
+            let state = match self.on(&holding.file, Args::Lock(Box::new(lock))).await? {
                 Some(Outcome::Lock(Ok(lock))) => lock.state,
                 other => return self.lost(thing, other.as_ref().map(lock_status), &format!("{other:?}")),
             };

@@ -116,7 +116,7 @@ impl Worker {
         let kind = CreateKind::Directory;
         let create = ops::Create { kind, name: Self::name(&name), attributes: FileAttributes::default() };
         let checks = self.client.scene.checks.clone();
-        let made = self.client.call(true, vec![Args::PutRootFh, Args::Create(create)]).await;
+        let made = self.client.call(true, vec![Args::PutRootFh, Args::Create(Box::new(create))]).await;
         match made {
             Err(Gone) => {
                 checks.unsure(Op::Create);
@@ -165,10 +165,10 @@ impl Worker {
         let how = ops::OpenHow::Create(ops::CreateHow::Unchecked(FileAttributes::default()));
         let (owner, claim) = (self.client.owner(owner), ops::Claim::Null(Self::name(name)));
         let open = ops::Open { sequence: 0, access, deny, owner, how, claim };
-        let call = vec![Args::PutRootFh, Args::Open(open), Args::GetFh];
+        let call = vec![Args::PutRootFh, Args::Open(Box::new(open)), Args::GetFh];
         let Some(mut outcomes) = self.client.call(true, call).await? else { return Ok(None) };
         match (outcomes.pop(), outcomes.pop()) {
-            (Some(Outcome::GetFh(Ok(handle))), Some(Outcome::Open(Ok(open)))) => Ok(Some((handle.file, open))),
+            (Some(Outcome::GetFh(Ok(handle))), Some(Outcome::Open(Ok(open)))) => Ok(Some((handle.file, *open))),
             (Some(outcome), _) => {
                 self.denied("OPEN", outcome.status());
                 Ok(None)
@@ -299,7 +299,7 @@ impl Worker {
             let owner = self.client.owner("locks");
             let new = ops::NewLocker { open_sequence: 0, open_state: open, lock_sequence: 0, owner };
             let (kind, locker) = (ops::LockKind::Write, ops::Locker::New(new));
-            let lock = Args::Lock(ops::Lock { kind, reclaim: false, offset, length, locker });
+            let lock = Args::Lock(Box::new(ops::Lock { kind, reclaim: false, offset, length, locker }));
             match self.client.on(file, lock).await? {
                 Some(Outcome::Lock(Ok(lock))) => return Ok(Some(lock.state)),
                 Some(outcome) => self.denied("LOCK", lock_status(&outcome)),

@@ -295,7 +295,7 @@ impl Run {
             synchronous,
             source_servers: List(Vec::new()),
         };
-        let call = self.between(&span, Args::Copy(copy));
+        let call = self.between(&span, Args::Copy(Box::new(copy)));
         let Some(mut outcomes) = self.call(client, mint.below(SLOTS), true, call) else { return };
         let outcome = outcomes.pop().expect("COPY is answered");
         let wanted = match length {
@@ -390,7 +390,7 @@ impl Run {
                 let option = [Either, Create, Replace][mint.below(3)];
                 let value = vec![mint.u8(); [0, 1, 5, 1_000][mint.below(4)]];
                 let set = ops::SetXattr { option, name: Name::from(name), value: Opaque(value.clone().into()) };
-                let Some(outcome) = self.at(client, file, mint, Args::SetXattr(set)) else { return };
+                let Some(outcome) = self.at(client, file, mint, Args::SetXattr(Box::new(set))) else { return };
                 let wanted = match (option, has.is_some()) {
                     (Create, true) => Status::EXIST,
                     (Replace, false) => Status::NOXATTR,

@@ -124,7 +124,7 @@ impl Run {
         let owner = Owner { client: rpcrdma_nfs::v4::ClientId(0), name: OwnerName::from("d") };
         let (how, claim) = (ops::OpenHow::NoCreate, ops::Claim::Handle);
         let open = ops::Open { sequence: 0, access, deny: 0, owner, how, claim };
-        let Some(outcome) = self.at_delegated(client, Args::Open(open)) else { return };
+        let Some(outcome) = self.at_delegated(client, Args::Open(Box::new(open))) else { return };
         if wanted != Status::OK {
             return self.is("OPEN to be delegated", outcome.status(), wanted);
         }

@@ -90,7 +90,7 @@ impl Run {
         let wish = access | ops::share::WANT_NONE;
         let open = ops::Open { sequence: 0, access: wish, deny, owner: owner(format!("o{of}")), how, claim };
         let wanted = if reclaims { self.model.reclaim(client) } else { self.model.fresh(client) };
-        let Some(outcome) = self.on(client, file, mint, Args::Open(open)) else { return };
+        let Some(outcome) = self.on(client, file, mint, Args::Open(Box::new(open))) else { return };
         let status = outcome.status();
         if wanted != Status::OK {
             return self.is(what, status, wanted);
@@ -198,7 +198,7 @@ impl Run {
             Some(_) => may,
         };
         let lock = ops::Lock { kind, reclaim: reclaims, offset, length, locker: by };
-        let Some(outcome) = self.on(client, key.0, mint, Args::Lock(lock)) else { return };
+        let Some(outcome) = self.on(client, key.0, mint, Args::Lock(Box::new(lock))) else { return };
         let status = outcome.status();
         if wanted != Status::OK {
             return self.is("LOCK", status, wanted);

@@ -29,17 +29,17 @@ fn channel() -> ops::ChannelAttributes {
 }
 
 fn exchange_id(name: &str, incarnation: u64) -> Args {
-    Args::ExchangeId(ops::ExchangeId::new(ClientName::from(name), Verifier(incarnation.to_be_bytes()), 0))
+    Args::ExchangeId(Box::new(ops::ExchangeId::new(ClientName::from(name), Verifier(incarnation.to_be_bytes()), 0)))
 }
 
 fn create_session(known: &ops::ExchangeIdOk) -> Args {
-    Args::CreateSession(ops::CreateSession::new(known, channel()))
+    Args::CreateSession(Box::new(ops::CreateSession::new(known, channel())))
 }
 
 /// The same over a connection on which the server calls.
 fn create_session_called(known: &ops::ExchangeIdOk) -> Args {
     let flags = ops::create_session::CONN_BACK_CHAN;
-    Args::CreateSession(ops::CreateSession { flags, ..ops::CreateSession::new(known, channel()) })
+    Args::CreateSession(Box::new(ops::CreateSession { flags, ..ops::CreateSession::new(known, channel()) }))
 }
 
 fn sequence(session: SessionId, slot: usize, sequence: u32, cache: bool) -> Args {
@@ -63,7 +63,7 @@ fn make_files(world: &World) -> ([Handle; super::FILES], [Handle; super::DATA_FI
         let owner = Owner { client: known.client, name: OwnerName::from("o") };
         let claim = ops::Claim::Null(Name::from(name));
         let open = ops::Open { sequence: 0, access: 3, deny: 0, owner, how, claim };
-        let mut made = call(vec![Args::PutRootFh, Args::Open(open), Args::GetFh]);
+        let mut made = call(vec![Args::PutRootFh, Args::Open(Box::new(open)), Args::GetFh]);
         let file = only!(made, GetFh).expect("a file").file;
         let state = only!(made, Open).expect("a file").state;
         let close = Args::Close(ops::Close { sequence: 0, state });

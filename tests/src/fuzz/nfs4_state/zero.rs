@@ -202,7 +202,7 @@ impl Run {
             callback: ops::CallbackClient { program: 0x4000_0000, address },
             callback_ident: 1,
         };
-        let answer = self.said(vec![Args::SetClientId(set)]).0;
+        let answer = self.said(vec![Args::SetClientId(Box::new(set))]).0;
         let told = only!(decoded(&answer).results, SetClientId).expect("a client");
         let known = self.zero.known.take();
         let is_same = known.as_ref().is_some_and(|known| known.incarnation == incarnation);
@@ -232,7 +232,7 @@ impl Run {
         let claim = ops::Claim::Null(Name::from(FILE));
         let open = ops::Open { sequence: number, access, deny: 0, owner, how: ops::OpenHow::NoCreate, claim };
         let may = if self.model.is_grace { Status::GRACE } else { Status::OK };
-        self.opened_zero(of, number, access, (vec![Args::PutRootFh, Args::Open(open)], may));
+        self.opened_zero(of, number, access, (vec![Args::PutRootFh, Args::Open(Box::new(open))], may));
     }
 
     fn reclaim_zero(&mut self, of: usize, mint: &mut Mint<'_>) {
@@ -248,7 +248,7 @@ impl Run {
         };
         let may = self.model.reclaim(ZERO);
         let may = if may == Status::OK { got } else { may };
-        self.opened_zero(of, number, access, (vec![at, Args::Open(open)], may));
+        self.opened_zero(of, number, access, (vec![at, Args::Open(Box::new(open))], may));
     }
 
     fn at_zero(&self) -> Args {
@@ -299,7 +299,10 @@ impl Run {
     /// Does an operation on the state of an owner. If it was executed, returns its result, the answer and the call.
     fn by_state(&mut self, of: usize, number: u32, op: Args) -> Option<(Outcome<ItemData>, Bytes, Vec<Args>)> {
         let is_confirm = matches!(op, Args::OpenConfirm(_));
-        let is_known = matches!(op, Args::LockU(_) | Args::Lock(ops::Lock { locker: ops::Locker::Known(_), .. }));
+        let is_known = match &op {
+            Args::Lock(lock) => matches!(lock.locker, ops::Locker::Known(_)),
+            op => matches!(op, Args::LockU(_)),
+        };
         let call = vec![self.at_zero(), op];
         let (answer, status) = self.said(call.clone());
         let owner = self.owner(of);
@@ -367,7 +370,7 @@ impl Run {
         };
         let lock = ops::Lock { kind: ops::LockKind::Write, reclaim: false, offset: 0, length: 10, locker };
         let number = if known.is_some() { lock_sequence } else { open_sequence };
-        let Some((outcome, answer, call)) = self.by_state(of, number, Args::Lock(lock)) else { return };
+        let Some((outcome, answer, call)) = self.by_state(of, number, Args::Lock(Box::new(lock))) else { return };
         let is_grace = self.model.is_grace;
         let (now, owner) = (self.model.now, self.owner(of));
         if known.is_none() {

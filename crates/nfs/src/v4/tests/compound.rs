@@ -143,7 +143,7 @@ fn of_a_minor_version_that_there_is_not_nothing_is_decoded() {
 fn forms_of_open_that_minor_version_0_has_not_are_no_xdr_there() {
     let open = |how, claim| {
         let owner = crate::v4::Owner { client: crate::v4::ClientId(1), name: crate::v4::OwnerName::from("o") };
-        Args::Open(ops::Open { sequence: 1, access: 1, deny: 0, owner, how, claim })
+        Args::Open(Box::new(ops::Open { sequence: 1, access: 1, deny: 0, owner, how, claim }))
     };
     let name = || ops::Claim::Null(Name::from("n"));
     let exclusive = ops::CreateExclusive { verifier: Default::default(), attributes: Default::default() };
@@ -302,7 +302,8 @@ fn several_writes_have_each_its_own_data() {
         Args::Write(ops::Write { state, offset: 0, stability, data: vec![fill; len].into() })
     };
     let link = ops::CreateKind::Symlink("../target".into());
-    let create = Args::Create(ops::Create { kind: link, name: Name::from("l"), attributes: Default::default() });
+    let create =
+        Args::Create(Box::new(ops::Create { kind: link, name: Name::from("l"), attributes: Default::default() }));
     let call = Arguments::new(1, vec![write(1, 5), write(2, 0), create, Args::GetFh, write(3, 9)]);
     let payload = encode(&call);
     assert_eq!(payload.items().map(|(_, data)| data.len()).collect::<Vec<_>>(), [5, 0, 9, 9]);

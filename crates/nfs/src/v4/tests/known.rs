@@ -99,7 +99,7 @@ fn an_open_is_written_as_the_protocol_says() {
         &[0, 1, u32::from(b'f') << 24],
     ]
     .concat();
-    is_written(&Arguments::new(2, vec![Args::Open(open)]), &octets);
+    is_written(&Arguments::new(2, vec![Args::Open(Box::new(open))]), &octets);
 
     let permissions = crate::v4::Ace { kind: 0, flags: 0, rights: 0, who: "".into() };
     let write = ops::WriteDelegation { state: STATE, recalled: false, limit: ops::SpaceLimit::Size(7), permissions };
@@ -109,11 +109,11 @@ fn an_open_is_written_as_the_protocol_says() {
     let mut ok = ops::OpenOk { state: STATE, directory, flags: 4, set, delegation };
     let head = [&[18, 0][..], &STATE_WORDS, &[1, 0, 1, 0, 2, 4, 2, 0, 2]].concat();
     let write = [&[2][..], &STATE_WORDS, &[0, 1, 0, 7, 0, 0, 0, 0]].concat();
-    is_written(&<Outcome>::Open(Ok(ok.clone())), &[&head[..], &write].concat());
+    is_written(&<Outcome>::Open(Ok(Box::new(ok.clone()))), &[&head[..], &write].concat());
     ok.delegation = ops::Delegation::NoneExtended(ops::WhyNoDelegation::Contention(true));
-    is_written(&<Outcome>::Open(Ok(ok.clone())), &[&head[..], &[3, 1, 1]].concat());
+    is_written(&<Outcome>::Open(Ok(Box::new(ok.clone()))), &[&head[..], &[3, 1, 1]].concat());
     ok.delegation = ops::Delegation::NoneExtended(ops::WhyNoDelegation::NotWanted);
-    is_written(&<Outcome>::Open(Ok(ok)), &[&head[..], &[3, 0]].concat());
+    is_written(&<Outcome>::Open(Ok(Box::new(ok))), &[&head[..], &[3, 0]].concat());
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_session_is_written_as_the_protocol_says() {
         &[2, 0, 1, 7, 1, u32::from(b'm') << 24, 1, 2, 1, 3],
     ]
     .concat();
-    is_written(&Arguments::new(1, vec![Args::CreateSession(create)]), &octets);
+    is_written(&Arguments::new(1, vec![Args::CreateSession(Box::new(create))]), &octets);
 }
 
 #[test]

@@ -227,7 +227,7 @@ fn a_mask_takes_bits_from_the_mode() {
         let make = |name: &str, values: &[Value]| {
             let attributes = FileAttributes::of(values);
             let args = ops::Create { kind: CreateKind::Directory, name: Name::from(name), attributes };
-            client.status(vec![Args::PutRootFh, Args::Create(args)])
+            client.status(vec![Args::PutRootFh, Args::Create(Box::new(args))])
         };
         let mask = Value::ModeUmask(ModeUmask { mode: 0o1777, umask: 0o7027 });
         assert_eq!(make("d", std::slice::from_ref(&mask)), Status::OK);
@@ -297,7 +297,7 @@ fn open(client: &TestClient, file: &Handle, access: u32) -> StateId {
         how: ops::OpenHow::NoCreate,
         claim: ops::Claim::Handle,
     };
-    only!(client.on(file, Args::Open(args)), Open).unwrap().state
+    only!(client.on(file, Args::Open(Box::new(args))), Open).unwrap().state
 }
 
 /// proves: NFS4-8881-18.30-b

@@ -26,7 +26,7 @@ fn create(
 ) -> Result<ops::CreateOk, Status> {
     let attributes = FileAttributes::of(values);
     let args = ops::Create { kind: what.1, name: name(what.0), attributes };
-    only!(client.on(directory, Args::Create(args)), Create)
+    only!(client.on(directory, Args::Create(Box::new(args))), Create)
 }
 
 /// Makes an object in the root.
@@ -82,7 +82,7 @@ fn files_of_each_kind_are_made_but_regular_ones() {
             let attributes = FileAttributes::of(&mode);
             let args = ops::Create { kind: kind.clone(), name: name(&called), attributes };
             let asked = Bitmap::of(&[Attribute::Type, Attribute::Mode]);
-            let ops = vec![put(&root), Args::Create(args), Args::GetAttr(ops::GetAttr { asked })];
+            let ops = vec![put(&root), Args::Create(Box::new(args)), Args::GetAttr(ops::GetAttr { asked })];
             let mut outcomes = client.call(ops);
             let told = only!(outcomes.remove(2), GetAttr).unwrap().attributes.values().unwrap();
             let made = only!(outcomes.remove(1), Create).unwrap();

@@ -174,7 +174,7 @@ fn only_directories_are_listed() {
         assert_eq!(read(&client, &file, ask(0, &[])).err(), Some(Status::NOTDIR));
         let kind = CreateKind::Symlink("f".into());
         let link = ops::Create { kind, name: Name::from("l"), attributes: FileAttributes::default() };
-        assert_eq!(client.on(&root, Args::Create(link)).status(), Status::OK);
+        assert_eq!(client.on(&root, Args::Create(Box::new(link))).status(), Status::OK);
         assert_eq!(read(&client, &client.walk("l").unwrap(), ask(0, &[])).err(), Some(Status::NOTDIR));
         assert_eq!(read(&client, &root, ask(0, &[Attribute::TimeModifySet])).err(), Some(Status::INVAL));
     }

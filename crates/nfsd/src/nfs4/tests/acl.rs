@@ -207,7 +207,7 @@ fn a_new_file_gets_the_list_that_it_is_made_with() {
     assert_eq!((opened.set, mode(&client, &file)), (Bitmap::EMPTY, 0o1640));
     let create = |kind: CreateKind, name: &str, attributes: &FileAttributes| {
         let args = ops::Create { kind, name: Name::from(name), attributes: attributes.clone() };
-        only!(client.last(vec![Args::PutRootFh, Args::Create(args)]), Create).map(|ok| ok.set)
+        only!(client.last(vec![Args::PutRootFh, Args::Create(Box::new(args))]), Create).map(|ok| ok.set)
     };
     let inherited = Ace { flags: BOTH | ace::INHERIT_ONLY, ..allow("1002", R | X) };
     let of_directory = FileAttributes::of(&[acl(&[allow("OWNER@", R | W | X | ace::DELETE_CHILD), inherited])]);
@@ -255,7 +255,7 @@ fn a_default_list_takes_the_place_of_the_mask() {
     let make = |name: &str, value: Value| {
         let attributes = FileAttributes::of(&[value]);
         let args = ops::Create { kind: CreateKind::Directory, name: Name::from(name), attributes };
-        assert_eq!(client.status(vec![Args::PutRootFh, Args::Create(args)]), Status::OK);
+        assert_eq!(client.status(vec![Args::PutRootFh, Args::Create(Box::new(args))]), Status::OK);
         client.walk(name).unwrap()
     };
     let directory = make("d", masked(0o1777));
@@ -332,7 +332,7 @@ fn what_was_set_before_a_list_failed_is_told() {
     assert_eq!(set(&client, &root, &both), Err((Status::NOSPC, Bitmap::of(&[Attribute::Mode]))));
     let attributes = FileAttributes::of(&both);
     let args = ops::Create { kind: CreateKind::Directory, name: Name::from("d"), attributes };
-    let made = only!(client.on(&root, Args::Create(args)), Create).map(|ok| ok.set);
+    let made = only!(client.on(&root, Args::Create(Box::new(args))), Create).map(|ok| ok.set);
     assert_eq!(made, Ok(Bitmap::of(&[Attribute::Mode])), "it is there, and not as open as was asked");
 }
 

@@ -36,7 +36,7 @@ fn on_two(client: &TestClient, (from, to): (&End, &End), op: Args) -> Outcome<rp
 }
 
 pub(super) fn copy_with(client: &TestClient, ends: (&End, &End), args: ops::CopyRange) -> Result<CopyOk, CopyFailure> {
-    only!(on_two(client, ends, Args::Copy(args)), Copy)
+    only!(on_two(client, ends, Args::Copy(Box::new(args))), Copy)
 }
 
 /// How many bytes were copied before the reply.
@@ -179,7 +179,7 @@ fn copies_are_from_one_regular_file_to_another() {
             assert_eq!(clone(&client, ends, (0, 0, UNIT)), Status::WRONG_TYPE);
         }
         let put = |end: &End| Args::PutFh(ops::PutFh { file: end.0.clone() });
-        let args = || Args::Copy(copy_args((&file, &other), (0, 0, 1), true));
+        let args = || Args::Copy(Box::new(copy_args((&file, &other), (0, 0, 1), true)));
         assert_eq!(client.status(vec![put(&file), args()]), Status::NOFILEHANDLE, "nothing is saved");
         let location = ServerLocation::Name("elsewhere".into());
         let elsewhere =
@@ -235,7 +235,7 @@ fn current_stateids_are_those_of_their_files() {
     let client = server.client("a");
     let (from, to) = (create(&client, "from", "o"), create(&client, "to", "o"));
     client.write(&from.0, from.1, 0, b"data").unwrap();
-    let opening = |name: &str, access| Args::Open(to_open(&client, name, "o", access, 0));
+    let opening = |name: &str, access| Args::Open(Box::new(to_open(&client, name, "o", access, 0)));
     let args = copy_args((&(from.0.clone(), StateId::CURRENT), &(to.0.clone(), StateId::CURRENT)), (0, 0, 0), true);
     let ops = vec![
         Args::PutRootFh,
@@ -243,7 +243,7 @@ fn current_stateids_are_those_of_their_files() {
         Args::SaveFh,
         Args::PutRootFh,
         opening("to", WRITE),
-        Args::Copy(args.clone()),
+        Args::Copy(Box::new(args.clone())),
     ];
     assert_eq!(only!(client.last(ops), Copy).unwrap().response.count, 4);
     assert_eq!(copy_with(&client, (&from, &to), args), failed(Status::BAD_STATEID), "there are none");

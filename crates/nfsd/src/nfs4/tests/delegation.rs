@@ -210,7 +210,7 @@ fn who_has_a_delegation_opens_by_it_though_it_is_being_called_back() {
     let unknown = StateId { sequence: 1, other: StateIdOther([7; 12]) };
     assert_eq!(by_name("f", unknown, READ).err(), Some(Status::BAD_STATEID));
     let claim = Claim::DelegateCurrentHandle(delegation);
-    let by_handle = Args::Open(ops::Open { claim, ..to_open(&client, "", "q", READ, 0) });
+    let by_handle = Args::Open(Box::new(ops::Open { claim, ..to_open(&client, "", "q", READ, 0) }));
     let opened_too = only!(client.on(&file, by_handle), Open).unwrap();
     assert_eq!(give_back(&client, &file, delegation), Status::OK);
     assert_eq!(by_name("f", delegation, READ).err(), Some(Status::BAD_STATEID), "returned");
@@ -236,7 +236,7 @@ fn after_a_restart_a_client_gets_back_what_it_had_and_has_to_return_it() {
     reached(&server, &client);
     let again = |had| {
         let open = ops::Open { claim: Claim::Previous(had), ..to_open(&client, "", "o", BOTH, 0) };
-        only!(client.on(&file, Args::Open(open)), Open).unwrap()
+        only!(client.on(&file, Args::Open(Box::new(open))), Open).unwrap()
     };
     assert_eq!(
         again(DelegationKind::None).delegation,
@@ -247,7 +247,7 @@ fn after_a_restart_a_client_gets_back_what_it_had_and_has_to_return_it() {
     let Delegation::Write(delegation) = &opened.delegation else { panic!("{opened:?}") };
     assert!(delegation.recalled, "it is to come back");
     let claim = Claim::DelegateCurrentHandle(delegation.state);
-    let more = Args::Open(ops::Open { claim, ..to_open(&client, "", "p", BOTH, 0) });
+    let more = Args::Open(Box::new(ops::Open { claim, ..to_open(&client, "", "p", BOTH, 0) }));
     assert_eq!(client.on(&file, more).status(), Status::OK, "in the grace period too");
     client.reclaim_complete();
     other.reclaim_complete();
@@ -267,7 +267,7 @@ fn what_was_got_back_after_a_restart_and_is_not_returned_is_taken_away() {
     let server = server.restart();
     let client = server.client_in_grace("a");
     let open = ops::Open { claim: Claim::Previous(DelegationKind::Write), ..to_open(&client, "", "o", BOTH, 0) };
-    let opened = only!(client.on(&file, Args::Open(open)), Open).unwrap();
+    let opened = only!(client.on(&file, Args::Open(Box::new(open))), Open).unwrap();
     let delegation = state_of(&opened.delegation).expect("nobody needs to be called for it");
     client.reclaim_complete();
     for _ in 0..3 {

@@ -32,7 +32,7 @@ pub(in crate::nfs4) fn lock(
     (offset, length): (u64, u64),
 ) -> Result<StateId, LockFailure> {
     let lock = ops::Lock { kind, reclaim: false, offset, length, locker };
-    only!(client.on(file, Args::Lock(lock)), Lock).map(|ok| ok.state)
+    only!(client.on(file, Args::Lock(Box::new(lock))), Lock).map(|ok| ok.state)
 }
 
 fn test(client: &TestClient, file: &Handle, owner: &str, kind: LockKind, range: (u64, u64)) -> Result<(), LockFailure> {

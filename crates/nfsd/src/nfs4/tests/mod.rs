@@ -52,9 +52,9 @@ pub(in crate::nfs4) fn to_open(client: &TestClient, name: &str, owner: &str, acc
 
 /// Executes an OPEN in the root.
 pub(in crate::nfs4) fn open_with(client: &TestClient, open: ops::Open) -> Result<(Handle, ops::OpenOk), Status> {
-    let mut outcomes = client.call(vec![Args::PutRootFh, Args::Open(open), Args::GetFh]);
+    let mut outcomes = client.call(vec![Args::PutRootFh, Args::Open(Box::new(open)), Args::GetFh]);
     match (outcomes.pop().unwrap(), outcomes.pop().unwrap()) {
-        (Outcome::GetFh(handle), Outcome::Open(opened)) => Ok((handle.unwrap().file, opened.unwrap())),
+        (Outcome::GetFh(handle), Outcome::Open(opened)) => Ok((handle.unwrap().file, *opened.unwrap())),
         (failed, _) => Err(failed.status()),
     }
 }

@@ -257,7 +257,7 @@ fn the_stateid_of_an_open_is_current_behind_it() {
     let close = Args::Close(ops::Close { sequence: 0, state: StateId::CURRENT });
     let mut outcomes = client.call(vec![
         Args::PutRootFh,
-        Args::Open(open),
+        Args::Open(Box::new(open)),
         Args::Write(write),
         Args::Read(read),
         close.clone(),

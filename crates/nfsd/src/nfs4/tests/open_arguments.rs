@@ -51,7 +51,7 @@ fn what_is_told_to_be_understood_is_and_nothing_else() {
             let status = if to_root {
                 open_with(&client, open).map_or_else(|status| status, |_| Status::OK)
             } else {
-                client.on(&file, rpcrdma_nfs::v4::Args::Open(open)).status()
+                client.on(&file, rpcrdma_nfs::v4::Args::Open(Box::new(open))).status()
             };
             // Outside of the grace period there are no reclaims, and this stateid is not a delegation's.
             let is_understood = matches!(status, Status::OK | Status::NO_GRACE | Status::BAD_STATEID);

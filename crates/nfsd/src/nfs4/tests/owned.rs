@@ -85,7 +85,7 @@ fn house(with_names: bool) -> (Nfsd, Asked, [TestClient; 2]) {
 fn make(client: &TestClient, name: &str, values: &[Value]) -> Result<Handle, Status> {
     let root = client.walk("").unwrap();
     let (kind, attributes) = (ops::CreateKind::Directory, FileAttributes::of(values));
-    match client.on(&root, Args::Create(ops::Create { kind, name: Name::from(name), attributes })).status() {
+    match client.on(&root, Args::Create(Box::new(ops::Create { kind, name: Name::from(name), attributes }))).status() {
         Status::OK => Ok(client.walk(name).unwrap()),
         status => Err(status),
     }

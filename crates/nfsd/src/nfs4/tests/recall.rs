@@ -116,7 +116,7 @@ const CHANGES: [(&str, Deed); 19] = [
 
 fn set_xattr(option: ops::SetXattrOption) -> Args {
     let (name, value) = (Name::from("set"), rpcrdma_nfs::v4::Opaque(b"value"[..].into()));
-    Args::SetXattr(ops::SetXattr { option, name, value })
+    Args::SetXattr(Box::new(ops::SetXattr { option, name, value }))
 }
 
 fn rename(client: &TestClient, from: &str, to: &str) -> Status {
@@ -234,7 +234,7 @@ fn a_recall_names_the_call_that_brought_the_delegation_while_its_answer_may_be_u
     some_file(&client, "g");
     // In a slot that is not used again.
     let open_by = |slot, name| {
-        let open = Args::Open(to_open(&client, name, "o", READ, 0));
+        let open = Args::Open(Box::new(to_open(&client, name, "o", READ, 0)));
         let results = client.send(vec![client.sequence(slot, true), Args::PutRootFh, open]).results;
         let Some(Outcome::Open(Ok(opened))) = results.last() else { panic!("{results:?}") };
         state_of(&opened.delegation).unwrap()

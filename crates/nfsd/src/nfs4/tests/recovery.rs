@@ -76,7 +76,7 @@ fn what_many_clients_hold_is_taken_from_all_of_them_or_from_none() {
 fn reclaim(client: &TestClient, file: &Handle, access: u32, deny: u32) -> Result<StateId, Status> {
     let claim = Claim::Previous(DelegationKind::None);
     let open = ops::Open { claim, ..to_open(client, "", "o", access, deny) };
-    only!(client.on(file, Args::Open(open)), Open).map(|ok| ok.state)
+    only!(client.on(file, Args::Open(Box::new(open))), Open).map(|ok| ok.state)
 }
 
 /// The server is killed right after its reply that the client has freed all that it had lost.
@@ -128,12 +128,12 @@ fn after_a_kill_a_client_reclaims_what_it_held_before_others_get_it() {
             length: 1,
             locker: super::lock::first(&a, state, "l"),
         };
-        assert_eq!(a.on(&file, Args::Lock(again.clone())).status(), Status::OK);
+        assert_eq!(a.on(&file, Args::Lock(Box::new(again.clone()))).status(), Status::OK);
         let fresh = ops::Lock { reclaim: false, offset: 5, ..again.clone() };
-        assert_eq!(a.on(&file, Args::Lock(fresh)).status(), Status::GRACE);
+        assert_eq!(a.on(&file, Args::Lock(Box::new(fresh))).status(), Status::GRACE);
         assert_eq!(a.read(&file, state, 0, 9), Ok(b"data".to_vec()));
         a.reclaim_complete();
-        assert_eq!(a.on(&file, Args::Lock(again)).status(), Status::NO_GRACE);
+        assert_eq!(a.on(&file, Args::Lock(Box::new(again))).status(), Status::NO_GRACE);
         // All clients that held anything have come: the grace period is over.
         assert_eq!(open(&b, "f", "o", WRITE, 0).err(), Some(Status::SHARE_DENIED));
         assert!(open(&b, "f", "o", READ, 0).is_ok());
@@ -226,7 +226,7 @@ fn the_mode_binds_an_owner_who_opens_a_file_and_not_one_who_makes_or_reclaims_it
         };
         let by_handle = |file: &Handle, access| {
             let open = ops::Open { claim: Claim::Handle, ..to_open(&owner, "", "o", access, 0) };
-            owner.on(file, Args::Open(open)).status()
+            owner.on(file, Args::Open(Box::new(open))).status()
         };
         // The maker of a file has it open with the access that it asked for.
         let (blind, state) = make("blind", 0o200);

@@ -79,7 +79,7 @@ fn no_name(style: ops::SecInfoStyle) -> Args {
 
 fn open_by(client: &TestClient, claim: Claim) -> Args {
     let (owner, how) = (client.owner("o"), ops::OpenHow::NoCreate);
-    Args::Open(ops::Open { sequence: 0, access: 1, deny: 0, owner, how, claim })
+    Args::Open(Box::new(ops::Open { sequence: 0, access: 1, deny: 0, owner, how, claim }))
 }
 
 /// The operation that failed, and its status.
@@ -132,7 +132,7 @@ fn no_other_operation_says_so() {
     let (open, closed) = (sys.walk("s").unwrap(), private.walk("kp").unwrap());
     let make = |client: &TestClient, at: &Handle| {
         let (kind, attributes) = (ops::CreateKind::Directory, FileAttributes::default());
-        client.on(at, Args::Create(ops::Create { kind, name: Name::from("d"), attributes })).status()
+        client.on(at, Args::Create(Box::new(ops::Create { kind, name: Name::from("d"), attributes }))).status()
     };
     assert_eq!((make(&sys, &open), make(&private, &closed)), (Status::OK, Status::OK));
     let rename = Args::Rename(ops::Rename { from: Name::from("d"), to: Name::from("e") });
@@ -195,7 +195,7 @@ fn exchange(name: &str, kept: &[Op]) -> Args {
     let mut exchange = ops::ExchangeId::new(ClientName::from(name), Verifier([1; 8]), 0);
     let asked = ops::ProtectedOps { must_enforce, must_allow: Bitmap::of_numbers([Op::Close as u32]) };
     exchange.protection = ops::StateProtection::MachineCredential(asked);
-    Args::ExchangeId(exchange)
+    Args::ExchangeId(Box::new(exchange))
 }
 
 /// If an export does not take a call's flavour, the caller is anonymous there, whatever the credential says.
@@ -207,7 +207,9 @@ fn names_in_private_directories_are_told_to_no_claim() {
     let kind = || ops::CreateKind::Directory;
     let make = |at: &Handle, name: &str, mode| {
         let attributes = FileAttributes::of(&[Value::Mode(mode)]);
-        private.on(at, Args::Create(ops::Create { kind: kind(), name: Name::from(name), attributes })).status()
+        private
+            .on(at, Args::Create(Box::new(ops::Create { kind: kind(), name: Name::from(name), attributes })))
+            .status()
     };
     assert_eq!(make(&closed, "home", 0o700), Status::OK);
     let home = private.walk("kp/home").unwrap();
@@ -247,7 +249,7 @@ fn who_wants_operations_kept_for_it_protects_the_wish() {
         window: 8,
         handles: 1,
     }));
-    let refused = client.send_over(&rpc(&server, 9, Some(SIGNED)), vec![Args::ExchangeId(ssv)]);
+    let refused = client.send_over(&rpc(&server, 9, Some(SIGNED)), vec![Args::ExchangeId(Box::new(ssv))]);
     assert_eq!(refused.status, Status::ENCR_ALG_UNSUPP);
 }
 
@@ -262,7 +264,7 @@ fn what_is_kept_for_the_machine_nobody_else_does() {
     let create = |sequence| {
         let mut create = ops::CreateSession::new(&known, client.fore);
         create.sequence = known.sequence + sequence;
-        Args::CreateSession(create)
+        Args::CreateSession(Box::new(create))
     };
     let thieves = [None, Some(WEAK), Some(OTHERS)].map(|proven| rpc(&server, 8, proven));
     let refused = |op: &dyn Fn() -> Args| {
@@ -294,7 +296,7 @@ fn what_is_kept_for_the_machine_nobody_else_does() {
     refused(&|| Args::DestroyClientId(client_id));
     // With its own flavour: without protection refused, with another principal the name is in use.
     assert_eq!(sys.send_over(&thieves[1], vec![exchange("m", &KEPT)]).status, Status::INVAL);
-    let plain = || Args::ExchangeId(ops::ExchangeId::new(ClientName::from("m"), Verifier([2; 8]), 0));
+    let plain = || Args::ExchangeId(Box::new(ops::ExchangeId::new(ClientName::from("m"), Verifier([2; 8]), 0)));
     assert_eq!(sys.send_over(&thieves[1], vec![plain()]).status, Status::WRONG_CRED);
     assert_eq!(sys.send_over(&thieves[2], vec![plain()]).status, Status::CLID_INUSE);
     // The machine may do all of it.

@@ -186,7 +186,7 @@ fn a_call_that_comes_again_is_answered_from_the_cache_and_only_over_its_port() {
             name: Name::from("d"),
             attributes: FileAttributes::of(&[]),
         };
-        vec![Args::PutRootFh, Args::Create(create)]
+        vec![Args::PutRootFh, Args::Create(Box::new(create))]
     };
     let made = client.send(make());
     assert_eq!(made.status, Status::OK);
@@ -226,7 +226,7 @@ fn what_minor_version_0_does_not_have_is_not_told_it() {
             name: Name::from("fifo"),
             attributes: FileAttributes::of(&[Value::Mode(0o644)]),
         };
-        let mut made = client.send(vec![Args::PutRootFh, Args::Create(fifo), Args::GetFh]).results;
+        let mut made = client.send(vec![Args::PutRootFh, Args::Create(Box::new(fifo)), Args::GetFh]).results;
         let file = only!(made.pop().unwrap(), GetFh).unwrap().file;
         assert_eq!(client.open(&owner, "fifo", READ, 0).err(), Some(Status::SYMLINK));
         let test = ops::LockT { kind: ops::LockKind::Read, offset: 0, length: 1, owner: owner.owner.clone() };

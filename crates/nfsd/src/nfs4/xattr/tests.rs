@@ -29,7 +29,7 @@ fn set_as(
     value: &[u8],
 ) -> Result<ChangeInfo, Status> {
     let args = ops::SetXattr { option, name: name.into(), value: value.into() };
-    only!(client.on(file, Args::SetXattr(args)), SetXattr).map(|ok| ok.change)
+    only!(client.on(file, Args::SetXattr(Box::new(args))), SetXattr).map(|ok| ok.change)
 }
 
 fn set(client: &TestClient, file: &Handle, name: &[u8], value: &[u8]) -> Result<ChangeInfo, Status> {

@@ -210,7 +210,7 @@ impl Link {
         let (sender, asked) = mpsc::unbounded_channel();
         let client = tokio::time::timeout(PATIENCE, road.connect(sender)).await.context("connecting")??;
         let exchange = ops::ExchangeId::new(ClientName::from(name), Verifier(incarnation.to_be_bytes()), 0);
-        let known = match only(&client, minor, Args::ExchangeId(exchange)).await? {
+        let known = match only(&client, minor, Args::ExchangeId(Box::new(exchange))).await? {
             Outcome::ExchangeId(Ok(known)) => known,
             other => bail!("EXCHANGE_ID: {:?}", other.status()),
         };
@@ -219,7 +219,7 @@ impl Link {
         let channel = ops::ChannelAttributes::new(octets, MAX_RESULTS as u32, operations, slots);
         let mut create = ops::CreateSession::new(&known, channel);
         create.flags = create_session::CONN_BACK_CHAN;
-        let created = match only(&client, minor, Args::CreateSession(create)).await? {
+        let created = match only(&client, minor, Args::CreateSession(Box::new(create))).await? {
             Outcome::CreateSession(Ok(created)) => created,
             other => bail!("CREATE_SESSION: {:?}", other.status()),
         };

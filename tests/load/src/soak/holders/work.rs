@@ -194,7 +194,7 @@ impl Holder {
         let claim_by = By::Null(Name::from(&*format!("f{}", wish.name)));
         let open = ops::Open { sequence: 0, access: access | want, deny: 0, owner, how, claim: claim_by };
         let directory = Args::Lookup(ops::Lookup { name: Name::from(DIRECTORY) });
-        let mut outcomes = self.call(vec![Args::PutRootFh, directory, Args::Open(open), Args::GetFh]).await?;
+        let mut outcomes = self.call(vec![Args::PutRootFh, directory, Args::Open(Box::new(open)), Args::GetFh]).await?;
         match (outcomes.pop(), outcomes.pop()) {
             (Some(Outcome::GetFh(Ok(handle))), Some(Outcome::Open(Ok(open)))) => {
                 // Copies the handle, because it is a part of the received message.
@@ -257,7 +257,7 @@ impl Holder {
         let locker = Locker::New(NewLocker { open_sequence: 0, open_state, lock_sequence: 0, owner });
         let kind = if claim == Claim::ReadLock { LockKind::ReadWaiting } else { LockKind::WriteWaiting };
         let lock = ops::Lock { kind, reclaim: false, offset: 0, length: u64::MAX, locker };
-        let outcomes = self.on(&file, Args::Lock(lock)).await?;
+        let outcomes = self.on(&file, Args::Lock(Box::new(lock))).await?;
         match (outcomes.last(), status_of(&outcomes)) {
             (Some(Outcome::Lock(Ok(locked))), _) => {
                 self.ledger.got(&file, self.who(), claim, Instant::now()).map_err(Gone::Broken)?;

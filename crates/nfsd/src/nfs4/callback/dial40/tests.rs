@@ -89,7 +89,7 @@ impl Stage {
             callback: said(netid, address),
             callback_ident: ident,
         };
-        let told = only!(client.one(rpcrdma_nfs::v4::Args::SetClientId(set)), SetClientId).unwrap();
+        let told = only!(client.one(rpcrdma_nfs::v4::Args::SetClientId(Box::new(set))), SetClientId).unwrap();
         let confirm = ops::SetClientIdConfirm { client: told.client, confirm: told.confirm };
         assert_eq!(client.one(rpcrdma_nfs::v4::Args::SetClientIdConfirm(confirm)).status(), Status::OK);
         told.client

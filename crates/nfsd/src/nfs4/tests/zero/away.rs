@@ -48,7 +48,7 @@ fn after_a_kill_a_client_reclaims_what_it_held_until_the_grace_period_is_over() 
     assert_eq!(reclaim(&stranger, &of_stranger).err(), Some(Status::RECLAIM_BAD));
     let again = |client: &Client40, reclaim, locker| {
         let lock = ops::Lock { kind: ops::LockKind::Write, reclaim, offset: 0, length: 10, locker };
-        client.on(&file, Args::Lock(lock)).status()
+        client.on(&file, Args::Lock(Box::new(lock))).status()
     };
     let locker = client.owner("l");
     assert_eq!(again(&client, true, first(&owner, opened.state, &locker)), Status::OK);

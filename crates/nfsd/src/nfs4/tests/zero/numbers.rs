@@ -24,8 +24,9 @@ fn an_operation_that_comes_again_is_answered_and_not_executed() {
         };
         let confirm = ops::OpenConfirm { state: opened.state, sequence: owner.next() };
         let state = only!(twice(&client, &owner, Args::OpenConfirm(confirm)), OpenConfirm).unwrap().state;
-        let lock =
-            |locker| Args::Lock(ops::Lock { kind: ops::LockKind::Write, reclaim: false, offset: 0, length: 5, locker });
+        let lock = |locker| {
+            Args::Lock(Box::new(ops::Lock { kind: ops::LockKind::Write, reclaim: false, offset: 0, length: 5, locker }))
+        };
         let locked = only!(twice(&client, &owner, lock(first(&owner, state, &locker))), Lock).unwrap().state;
         let locked = only!(twice(&client, &locker, lock(known(&locker, locked))), Lock).unwrap().state;
         let unlock =
@@ -104,7 +105,7 @@ fn without_a_current_file_no_number_is_used_up() {
     let (client, owner, file, state) = Client40::with_file(&server, "a");
     let next = owner.next();
     for op in [
-        Args::Open(ops::Open { sequence: next, ..client.to_open(&owner, "f", READ, 0) }),
+        Args::Open(Box::new(ops::Open { sequence: next, ..client.to_open(&owner, "f", READ, 0) })),
         Args::Close(ops::Close { sequence: next, state }),
         Args::OpenDowngrade(ops::OpenDowngrade { state, sequence: next, access: READ, deny: 0 }),
     ] {
