@@ -42,6 +42,14 @@ pub trait Clock: Send + Sync {
     /// The present time. It never goes backwards.
     fn now(&self) -> Timestamp;
 
+    /// The present time, or up to two ticks of the system later, which are 1 to 10 ms apart. If a tick comes late, for
+    /// example in a virtual machine that has to wait for a processor, it is earlier by as much. To look takes a quarter
+    /// of the time that [`now`](Clock::now) takes. Meant for what lasts seconds, like a lease. The default is the
+    /// present time.
+    fn tick(&self) -> Timestamp {
+        self.now()
+    }
+
     /// A future that completes once [`now`](Clock::now) has reached `when`.
     fn sleep_until(&self, when: Timestamp) -> BoxFuture<'static, ()>;
 

@@ -8,6 +8,7 @@
 //! for each sleep that was polled and is not over; a sleep that is dropped takes its waker back.
 
 use crate::{BoxFuture, Clock, Timestamp};
+use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
 use std::{
     collections::BTreeMap,
     future::Future,
@@ -27,6 +28,37 @@ use std::{
 #[derive(Clone, Debug)]
 pub struct ThreadClock {
     origin: Instant,
+    ticks: Ticks,
+}
+
+/// The system's clock as of its last tick. To read it, the processor's counter need not be read.
+#[derive(Clone, Copy, Debug)]
+struct Ticks {
+    /// What the system's clock said at the origin, or before it.
+    origin: Duration,
+    /// How old the time of the last tick can be.
+    most_age: Duration,
+}
+
+impl Ticks {
+    fn new() -> Self {
+        Self {
+            origin: duration(clock_gettime(ClockId::Monotonic)),
+            // Linux carries what is left of a tick over to the next one.
+            most_age: 2 * duration(clock_getres(ClockId::MonotonicCoarse)),
+        }
+    }
+
+    /// A time that is not before the present one, unless a tick is late.
+    fn later(&self) -> Timestamp {
+        let last = duration(clock_gettime(ClockId::MonotonicCoarse));
+        Timestamp::ZERO + (last + self.most_age).saturating_sub(self.origin)
+    }
+}
+
+fn duration(time: Timespec) -> Duration {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 impl ThreadClock {
@@ -36,13 +68,18 @@ impl ThreadClock {
     /// If the thread for timers does not exist yet and cannot be started.
     pub fn new() -> io::Result<Self> {
         TIMERS.start()?;
-        Ok(Self { origin: Instant::now() })
+        let ticks = Ticks::new();
+        Ok(Self { origin: Instant::now(), ticks })
     }
 }
 
 impl Clock for ThreadClock {
     fn now(&self) -> Timestamp {
         Timestamp::ZERO + self.origin.elapsed()
+    }
+
+    fn tick(&self) -> Timestamp {
+        self.ticks.later()
     }
 
     fn sleep_until(&self, when: Timestamp) -> BoxFuture<'static, ()> {
@@ -218,6 +255,19 @@ mod tests {
 
     fn polled(sleep: &mut BoxFuture<'static, ()>, waker: &Waker) -> Poll<()> {
         sleep.as_mut().poll(&mut Context::from_waker(waker))
+    }
+
+    #[test]
+    fn a_tick_is_near_the_present_time_and_mostly_not_before_it() {
+        let clock = ThreadClock::new().unwrap();
+        let is_later = |_| {
+            let (before, tick, after) = (clock.now(), clock.tick(), clock.now());
+            assert!(tick.since(after) <= 20 * MS, "{tick:?} is more than two ticks after {after:?}");
+            assert!(before.since(tick) < PATIENCE, "{tick:?} is long before {before:?}");
+            tick >= before
+        };
+        // Ticks of a busy machine may come late.
+        assert!((0..1000).filter(|at| is_later(*at)).count() > 500);
     }
 
     #[test]

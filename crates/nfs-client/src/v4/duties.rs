@@ -155,7 +155,11 @@ impl Duties {
 
     /// The server has replied.
     pub(super) fn heard(&self, now: Timestamp) {
-        self.heard.fetch_max(now.as_nanos(), Ordering::Relaxed);
+        let now = now.as_nanos();
+        // Of the calls of one tick, one has to write.
+        if self.heard.load(Ordering::Relaxed) < now {
+            self.heard.fetch_max(now, Ordering::Relaxed);
+        }
     }
 
     /// When the server last replied.

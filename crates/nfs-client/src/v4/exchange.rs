@@ -83,7 +83,7 @@ impl Inner {
             false => client.call(Arguments::PROCEDURE, args, shape),
         };
         let answered = pending.await.map_err(|source| Error::call(purpose, source))?;
-        self.duties.heard(self.env.clock.now());
+        self.duties.heard(self.env.clock.tick());
         Ok((answered.decoder, answered.retransmitted))
     }
 

@@ -43,7 +43,7 @@ impl Dial for Dialler {
 struct Returned(AtomicU64);
 
 impl rpcrdma_nfsd::Observer for Returned {
-    fn operation(&self, op: Option<Op>, status: Status, _: Duration) {
+    fn operation(&self, op: Option<Op>, status: Status, _: Option<Duration>) {
         if (op, status) == (Some(Op::DelegReturn), Status::OK) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }

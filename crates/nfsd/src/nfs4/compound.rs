@@ -32,7 +32,7 @@ use rpcrdma_nfs::v4::{
 };
 use rpcrdma_oncrpc::{Answer, Arrival, CallContext, ResultsEncoder};
 use rpcrdma_xdr::{Encode, Encoder, Payload};
-use std::{ops::ControlFlow, sync::Arc, time::Duration, vec};
+use std::{ops::ControlFlow, sync::Arc, vec};
 
 /// Bytes of an RPC reply before COMPOUND's results, with an empty verifier: `ca_maxresponsesize` counts them, too.
 const RPC_REPLY_BYTES: usize = 24;
@@ -135,15 +135,15 @@ pub(super) struct Progress {
     at: usize,
     /// How many operations the call says that it has.
     announced: u32,
-    /// When the present operation began.
-    begun: Timestamp,
+    /// When the present operation began, if an observer is told how long it takes.
+    begun: Option<Timestamp>,
     /// The outcome of what could not be decoded. Boxed, because it is large and seldom present.
     broken: Option<Box<Outcome>>,
 }
 
 impl Progress {
     /// A call that begins. `room` is for its results.
-    pub(super) fn new(call: Arguments, begun: Timestamp, room: ResultsEncoder) -> Self {
+    pub(super) fn new(call: Arguments, begun: Option<Timestamp>, room: ResultsEncoder) -> Self {
         let broken = call.broken_outcome().map(Box::new);
         let Arguments { tag, announced, ops, .. } = call;
         Self { reply: Reply::new(tag, announced, room), ops: ops.into_iter(), at: 0, announced, begun, broken }
@@ -155,9 +155,9 @@ impl Progress {
         self.reply.results.encoder().payload(results.into_results());
     }
 
-    /// The results, and the time when the last one was known.
-    pub(super) fn end(self) -> (Answer, Timestamp) {
-        (self.reply.answer(), self.begun)
+    /// The results.
+    pub(super) fn end(self) -> Answer {
+        self.reply.answer()
     }
 }
 
@@ -170,7 +170,7 @@ pub(super) struct Place {
     bound: Option<(usize, Status)>,
 }
 
-/// Whether an operation takes less time than looks at the clock: it counts as none, and the next one begins with it.
+/// Whether an operation takes less time than looks at the clock: it is not timed, and the next one begins with it.
 fn is_instant(op: Op) -> bool {
     matches!(op, Op::Sequence | Op::PutFh | Op::PutRootFh | Op::SaveFh | Op::RestoreFh | Op::GetFh)
 }
@@ -439,15 +439,15 @@ impl Compound {
             "{op} has larger results than its largest"
         );
         progress.at += 1;
-        let took = match is_instant(op) {
-            true => Duration::ZERO,
-            false => {
+        let status = reply.status;
+        self.shared.observe(|observer| {
+            let took = progress.begun.as_mut().filter(|_| !is_instant(op)).map(|begun| {
                 let now = self.shared.now();
-                now.since(std::mem::replace(&mut progress.begun, now))
-            }
-        };
-        self.shared.observer.operation(Some(op), reply.status, took);
-        match reply.status {
+                now.since(std::mem::replace(begun, now))
+            });
+            observer.operation(Some(op), status, took);
+        });
+        match status {
             Status::OK => ControlFlow::Continue(()),
             status => ControlFlow::Break(status),
         }
@@ -456,7 +456,7 @@ impl Compound {
     /// All operations that were decoded have succeeded.
     pub(super) fn conclude_all(&self, progress: &mut Progress) {
         if let Some(outcome) = progress.broken.take() {
-            self.shared.observer.operation(outcome.op(), outcome.status(), Duration::ZERO);
+            self.shared.observe(|observer| observer.operation(outcome.op(), outcome.status(), None));
             progress.reply.push(&outcome);
         }
     }

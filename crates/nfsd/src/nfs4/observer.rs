@@ -33,9 +33,10 @@ pub enum HealthEvent {
 /// thread: it must neither sleep nor take long. Replies from a slot's memory come from no operation, and are not
 /// reported.
 pub trait Observer: Send + Sync {
-    /// The server has executed an operation with `status`, in the time `took`; `None` for a number that no operation
-    /// has. Operations that take next to no time, such as PUTFH, count as none, and the next one begins with them.
-    fn operation(&self, op: Option<Op>, status: Status, took: Duration);
+    /// The server has executed an operation with `status`, in the time `took`. `op` is `None` for a number that no
+    /// operation has. Operations that take next to no time, such as PUTFH, are not timed, and the next one begins with
+    /// them.
+    fn operation(&self, op: Option<Op>, status: Status, took: Option<Duration>);
 
     /// An event of a call of the server to a client; `None` for CB_NULL. The default does nothing.
     fn callback(&self, op: Option<callback::Op>, event: CallbackEvent) {
@@ -46,11 +47,4 @@ pub trait Observer: Send + Sync {
     fn health(&self, event: HealthEvent) {
         let _ = event;
     }
-}
-
-/// An observer that ignores everything.
-pub(crate) struct Unobserved;
-
-impl Observer for Unobserved {
-    fn operation(&self, _: Option<Op>, _: Status, _: Duration) {}
 }

@@ -62,8 +62,8 @@ pub(crate) struct Shared {
     pub(crate) queue: Arc<Queue>,
     /// Which minor versions are served.
     pub(crate) minors: RangeInclusive<u32>,
-    /// The observer of operations.
-    pub(crate) observer: Arc<dyn Observer>,
+    /// The observer of operations, if the program has one.
+    pub(super) observer: Option<Arc<dyn Observer>>,
     /// Makes connections to clients of minor version 0.
     pub(crate) dialler: Dialler,
     /// Work that goes on after the reply to its call.
@@ -86,6 +86,23 @@ impl Shared {
     /// The present time.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// The present time, or up to a tick later: for leases.
+    pub(crate) fn tick(&self) -> Timestamp {
+        self.clock.tick()
+    }
+
+    /// The present time, if an observer is told how long operations take.
+    pub(super) fn timed(&self) -> Option<Timestamp> {
+        self.observer.as_ref().map(|_| self.now())
+    }
+
+    /// Tells the observer something.
+    pub(super) fn observe(&self, tell: impl FnOnce(&dyn Observer)) {
+        if let Some(observer) = &self.observer {
+            tell(&**observer);
+        }
     }
 
     /// The limits.
@@ -263,18 +280,19 @@ impl Service for Nfs4 {
         };
         let changes = call.call.ops.iter().filter(|args| goes_to_a_worker(args.op())).count();
         if changes < SEVERAL {
-            let (slot, arrived) = match enter(&mut compound, &call) {
+            let arrived = compound.shared.timed();
+            let slot = match enter(&mut compound, &call, arrived) {
                 Entered::Over(results) => return Begun::Done(answered(Answer::Results(results))),
-                Entered::Goes(slot, arrived) => (slot, arrived),
+                Entered::Goes(slot) => slot,
             };
             let mut progress = Progress::new(call.call, arrived, compound.results());
             if compound.run_at_once(&mut progress) {
-                return Begun::Done(answered(leave(progress, slot)));
+                return Begun::Done(answered(leave(&compound.shared, progress, slot)));
             }
             progress.set_apart();
             return Begun::Waits(Box::pin(async move {
                 compound.run(&mut progress).await;
-                answered(leave(progress, slot))
+                answered(leave(&compound.shared, progress, slot))
             }));
         }
         let (queue, origin) = (self.shared.queue.clone(), compound.origin());
@@ -340,12 +358,13 @@ fn whole(results: &Results) -> Answer {
 
 /// Executes a call, unless its slot has the reply.
 async fn execute(mut compound: Compound, call: Call) -> Answer {
-    match enter(&mut compound, &call) {
+    let arrived = compound.shared.timed();
+    match enter(&mut compound, &call, arrived) {
         Entered::Over(results) => Answer::Results(results),
-        Entered::Goes(slot, arrived) => {
+        Entered::Goes(slot) => {
             let mut progress = Progress::new(call.call, arrived, ResultsEncoder::apart(compound::FIRST_BYTES));
             compound.run(&mut progress).await;
-            leave(progress, slot)
+            leave(&compound.shared, progress, slot)
         }
     }
 }
@@ -354,21 +373,21 @@ async fn execute(mut compound: Compound, call: Call) -> Answer {
 enum Entered {
     /// These are its results: the slot has kept them, or the session refuses the call.
     Over(Payload),
-    /// It is executed. Its slot, unless it has none, gets the results. It came at this time.
-    Goes(Option<SlotGuard<Pin>>, Timestamp),
+    /// It is executed. Its slot, unless it has none, gets the results.
+    Goes(Option<SlotGuard<Pin>>),
 }
 
-/// Finds the session and the slot of a call.
-fn enter(compound: &mut Compound, Call { call, octets, digest }: &Call) -> Entered {
+/// Finds the session and the slot of a call, which came at this time if somebody wants to know.
+fn enter(compound: &mut Compound, Call { call, octets, digest }: &Call, arrived: Option<Timestamp>) -> Entered {
     let Arguments { tag, ops, broken, announced, .. } = call;
     let shared = &compound.shared;
-    let arrived = shared.now();
     let refused = |outcome: Outcome| {
-        shared.observer.operation(outcome.op(), outcome.status(), shared.now().since(arrived));
+        let took = arrived.map(|arrived| shared.now().since(arrived));
+        shared.observe(|observer| observer.operation(outcome.op(), outcome.status(), took));
         Entered::Over(encoded(&Results::of(tag.clone(), vec![outcome])))
     };
     let Some(Args::Sequence(sequence)) = ops.first() else {
-        return Entered::Goes(None, arrived);
+        return Entered::Goes(None);
     };
     let request = Request {
         slot: sequence.slot,
@@ -392,7 +411,7 @@ fn enter(compound: &mut Compound, Call { call, octets, digest }: &Call) -> Enter
     if *octets > fore.request as usize {
         return refused(Outcome::Sequence(Err(Status::REQ_TOO_BIG)));
     }
-    let begun = shared.state.begin_in(session, &request, connection, arrived);
+    let begun = shared.state.begin_in(session, &request, connection, shared.tick());
     let guard = match begun {
         Err(status) => return refused(Outcome::Sequence(Err(status))),
         Ok(Begin::Replay(reply)) => return Entered::Over(reply),
@@ -409,19 +428,19 @@ fn enter(compound: &mut Compound, Call { call, octets, digest }: &Call) -> Enter
     };
     let ok = super::session::sequence_ok(sequence, guard.told());
     compound.enter(guard.session().clone(), ok, request.cache || request.alone);
-    Entered::Goes(Some(guard), arrived)
+    Entered::Goes(Some(guard))
 }
 
 /// The results of a call that was executed.
-fn leave(progress: Progress, slot: Option<SlotGuard<Pin>>) -> Answer {
-    let (answer, ended) = progress.end();
+fn leave(shared: &Shared, progress: Progress, slot: Option<SlotGuard<Pin>>) -> Answer {
+    let answer = progress.end();
     match (slot, &answer) {
         (None, _) => {}
         (Some(slot), Answer::Results(results)) => {
-            slot.finish(results, ended);
+            slot.finish(results, shared.tick());
         }
         // `Compound::results` gives no such answer to a slot that keeps its reply.
-        (Some(slot), _) => slot.finish_unkept(ended),
+        (Some(slot), _) => slot.finish_unkept(shared.tick()),
     }
     answer
 }

@@ -4,7 +4,7 @@ use super::{
     callback::{Dial, Dialler, Health, Paths},
     delegations::Delegations,
     losses::Losses,
-    observer::{Observer, Unobserved},
+    observer::Observer,
     reservations::Reservations,
     service::{Pin, Shared},
     state::{
@@ -39,7 +39,7 @@ pub struct Version4 {
     limits: Limits,
     host_locks: bool,
     delegations: bool,
-    observer: Arc<dyn Observer>,
+    observer: Option<Arc<dyn Observer>>,
     dial: Option<Arc<dyn Dial>>,
 }
 
@@ -62,7 +62,7 @@ impl Version4 {
             limits: Limits::default(),
             host_locks: true,
             delegations: true,
-            observer: Arc::new(Unobserved),
+            observer: None,
             dial: None,
         }
     }
@@ -137,7 +137,7 @@ impl Version4 {
     /// Sets the observer of each operation.
     #[must_use]
     pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.observer = observer;
+        self.observer = Some(observer);
         self
     }
 

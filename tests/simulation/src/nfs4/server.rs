@@ -29,7 +29,7 @@ const MEMORY_BYTES: usize = 8 << 20;
 struct Executions(Scene);
 
 impl Observer for Executions {
-    fn operation(&self, op: Option<Op>, status: Status, _: Duration) {
+    fn operation(&self, op: Option<Op>, status: Status, _: Option<Duration>) {
         if let Some(op) = op {
             self.0.checks.note(format!("the server: {op}: {status}"));
             self.0.checks.executed(op, status);

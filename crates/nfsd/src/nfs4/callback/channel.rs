@@ -268,7 +268,7 @@ impl Call<'_> {
         let (args, shape) = message.encoded(guard.taken, self.session.back.response);
         let client = RpcClient::new(path.transport.clone(), self.flavour.clone(), self.program, VERSION);
         for op in message.names() {
-            self.shared.observer.callback(Some(op), CallbackEvent::Sent);
+            self.shared.observe(|observer| observer.callback(Some(op), CallbackEvent::Sent));
         }
         let mut calling: Calling = Box::pin(client.call(Arguments::PROCEDURE, args, shape));
         match self.shared.within(self.session, until, &mut calling).await {

@@ -274,13 +274,15 @@ impl Shared {
             return false;
         };
         let begun = self.now();
-        self.observer.callback(None, CallbackEvent::Sent);
+        self.observe(|observer| observer.callback(None, CallbackEvent::Sent));
         let rpc = RpcClient::new(transport.clone(), Arc::new(NoAuth), said.client.program, VERSION);
         let answered = match select(pin!(rpc.null()), self.clock.sleep_until(until)).await {
             Either::Left((answer, _)) => answer.is_ok(),
             Either::Right(_) => false,
         };
-        self.observer.callback(None, if answered { CallbackEvent::Answered } else { CallbackEvent::Lost });
+        self.observe(|observer| {
+            observer.callback(None, if answered { CallbackEvent::Answered } else { CallbackEvent::Lost })
+        });
         if answered {
             zero.calls.reached();
         } else if self.now() < until || until.since(begun) >= LEAST_TIME {
@@ -311,7 +313,7 @@ impl Shared {
                 }
             };
             for op in ops {
-                self.observer.callback(Some(op.op()), CallbackEvent::Sent);
+                self.observe(|observer| observer.callback(Some(op.op()), CallbackEvent::Sent));
             }
             let begun = self.now();
             match self.exchange_dialled(transport.clone(), &said, ops, until).await {

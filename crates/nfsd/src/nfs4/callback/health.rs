@@ -66,16 +66,16 @@ impl Shared {
     }
 
     async fn ask_after(self: &Arc<Self>, client: &Arc<Client<Pin>>, heard: Timestamp) {
-        self.observer.health(HealthEvent::Asked);
+        self.observe(|observer| observer.health(HealthEvent::Asked));
         match self.call_back(client, Vec::new(), Vec::new()).await {
             // A client that refuses is alive.
-            Ok(_) | Err(NoAnswer::Refused(_)) => self.observer.health(HealthEvent::Answered),
+            Ok(_) | Err(NoAnswer::Refused(_)) => self.observe(|observer| observer.health(HealthEvent::Answered)),
             Err(NoAnswer::NoPath) => {}
             // If the client has sent something meanwhile, it is alive.
             Err(NoAnswer::Lost) if client.lease.renewed() > heard => {}
             Err(NoAnswer::Lost) => {
                 tracing::debug!(client = client.id().0, "a silent client that holds delegations answers nothing");
-                self.observer.health(HealthEvent::GivenUp);
+                self.observe(|observer| observer.health(HealthEvent::GivenUp));
                 let sessions = self.state.sessions_by_age(client);
                 let connections = sessions.iter().flat_map(|session| session.back_connections());
                 for path in connections.filter_map(|connection| self.paths.get(connection)) {

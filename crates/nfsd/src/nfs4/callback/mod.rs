@@ -152,7 +152,7 @@ impl Shared {
                 Err(NoAnswer::Lost) => CallbackEvent::Lost,
                 Err(NoAnswer::NoPath) => CallbackEvent::NotSent,
             };
-            self.observer.callback(Some(op), event);
+            self.observe(|observer| observer.callback(Some(op), event));
         }
     }
 

@@ -54,14 +54,16 @@ impl Shared {
         // With a context, the reply shows that it is valid; otherwise the caller of NULL does not matter.
         let flavour = context.unwrap_or_else(|| Arc::new(NoAuth));
         let client = RpcClient::new(path.transport, flavour, program, VERSION);
-        self.observer.callback(None, CallbackEvent::Sent);
+        self.observe(|observer| observer.callback(None, CallbackEvent::Sent));
         let ended = pin!(session.calls.until_ended());
         let over = select(self.clock.sleep_until(self.now() + ANSWER_TIME), ended);
         let answered = match select(pin!(client.null()), over).await {
             Either::Left((answer, _)) => answer.is_ok(),
             Either::Right(_) => false,
         };
-        self.observer.callback(None, if answered { CallbackEvent::Answered } else { CallbackEvent::Lost });
+        self.observe(|observer| {
+            observer.callback(None, if answered { CallbackEvent::Answered } else { CallbackEvent::Lost })
+        });
         answered
     }
 }

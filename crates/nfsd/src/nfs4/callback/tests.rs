@@ -89,7 +89,7 @@ fn numbers(calls: &[Heard]) -> Vec<(u32, u32)> {
 struct Counting(Mutex<HashMap<(Option<Op>, CallbackEvent), u32>>);
 
 impl Observer for Counting {
-    fn operation(&self, _: Option<rpcrdma_nfs::v4::Op>, _: Status, _: Duration) {}
+    fn operation(&self, _: Option<rpcrdma_nfs::v4::Op>, _: Status, _: Option<Duration>) {}
 
     fn callback(&self, op: Option<Op>, event: CallbackEvent) {
         *self.0.lock().unwrap().entry((op, event)).or_default() += 1;

@@ -22,7 +22,7 @@ use std::{
 struct Told(Mutex<Vec<HealthEvent>>);
 
 impl Observer for Told {
-    fn operation(&self, _: Option<rpcrdma_nfs::v4::Op>, _: Status, _: Duration) {}
+    fn operation(&self, _: Option<rpcrdma_nfs::v4::Op>, _: Status, _: Option<Duration>) {}
 
     fn health(&self, event: HealthEvent) {
         self.0.lock().unwrap().push(event);

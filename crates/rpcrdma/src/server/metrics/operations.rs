@@ -117,7 +117,10 @@ impl Operations {
         let numbers = Self { statuses, operations };
         for op in OF_FILES.into_iter().chain(OF_CLIENTS) {
             let operation = numbers.at(Some(op));
-            operation.seconds();
+            // Those that are timed.
+            if !matches!(op, Op::PutFh | Op::Sequence) {
+                operation.seconds();
+            }
             operation.counter(&numbers.statuses, "OK");
             let of_files = OF_FILES.contains(&op);
             for status in ALARMING.into_iter().filter(|status| of_files || *status == "SERVERFAULT") {
@@ -155,7 +158,7 @@ impl Later {
 }
 
 impl Observer for Later {
-    fn operation(&self, op: Option<Op>, status: Status, took: Duration) {
+    fn operation(&self, op: Option<Op>, status: Status, took: Option<Duration>) {
         if let Some(operations) = self.0.get() {
             operations.count(op, status, took);
         }
@@ -175,9 +178,11 @@ impl Observer for Later {
 }
 
 impl Operations {
-    fn count(&self, op: Option<Op>, status: Status, took: Duration) {
+    fn count(&self, op: Option<Op>, status: Status, took: Option<Duration>) {
         let operation = self.at(op);
-        operation.seconds().record(took);
+        if let Some(took) = took {
+            operation.seconds().record(took);
+        }
         if let Some(counter) = operation.counter(&self.statuses, status.word().unwrap_or(OTHER)) {
             counter.increment(1);
         }
