@@ -7,6 +7,7 @@ mod descriptors;
 mod exports;
 mod given;
 mod hints;
+mod histograms;
 mod options;
 mod prometheus;
 mod scrape;

@@ -50,7 +50,7 @@ fn describe() {
     describe_counter!("rpcrdma_datagrams_dropped_total", "Datagrams that were not answered, by reason");
     describe_counter!("rpcrdma_calls_total", "Calls, by program, procedure, transport and status of the answer");
     describe_histogram!("rpcrdma_call_seconds", "Time from a call's arrival in the service to its answer");
-    describe_gauge!("rpcrdma_calls_in_progress", "Calls being executed");
+    describe_gauge!("rpcrdma_calls_in_progress", "Calls that wait for something, such as the disk");
     describe_counter!("rpcrdma_messages_sent_total", "RPC-over-RDMA messages sent, by kind");
     describe_counter!("rpcrdma_messages_discarded_total", "Messages of clients dropped without an answer");
     describe_counter!(

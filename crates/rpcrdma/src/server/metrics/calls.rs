@@ -16,12 +16,13 @@ use rpcrdma_nfs::{
     v4,
 };
 use rpcrdma_oncrpc::{
-    CallContext, FirstWord, Handler, Outcome, Rejection, Replied, TransportKind, gss::RPCSEC_GSS, peek_call,
+    Begun, CallContext, FirstWord, Handler, Outcome, Rejection, Replied, TransportKind, gss::RPCSEC_GSS, peek_call,
     peek_flavour, peek_reply, portmap, rpcbind::RPCBIND_PROGRAM,
 };
 use rpcrdma_xdr::Stream;
 use std::{
     sync::{Arc, OnceLock},
+    task::Context,
     time::Instant,
 };
 
@@ -283,25 +284,63 @@ impl Timed {
 
 impl Handler for Timed {
     fn handle(&self, context: CallContext, message: Stream) -> BoxFuture<'static, Outcome> {
-        let calls = self.calls.clone();
-        let transport = transport_index(context.connection.kind);
-        let place = calls.place(&message);
-        let begin = Instant::now();
-        let told = (peek_flavour(&message) == Some(RPCSEC_GSS)).then(Arc::<FirstWord>::default);
-        let context = match &told {
-            Some(told) => context.with_first_word(told.clone()),
-            None => context,
-        };
+        let (call, context) = Call::new(&self.calls, context, &message);
         let outcome = self.inner.handle(context, message);
+        self.wait(call, outcome)
+    }
+
+    fn begin(&self, context: CallContext, message: Stream, cx: &mut Context<'_>) -> Begun {
+        let (call, context) = Call::new(&self.calls, context, &message);
+        match self.inner.begin(context, message, cx) {
+            Begun::Done(outcome) => {
+                call.end(&self.calls, &outcome);
+                Begun::Done(outcome)
+            }
+            Begun::Waits(outcome) => Begun::Waits(self.wait(call, outcome)),
+        }
+    }
+}
+
+impl Timed {
+    /// Counts a call that is not over at once. Until then it is in progress.
+    fn wait(&self, call: Call, outcome: BoxFuture<'static, Outcome>) -> BoxFuture<'static, Outcome> {
+        let calls = self.calls.clone();
         calls.in_progress.increment(1);
         Box::pin(async move {
             let outcome = outcome.await;
             calls.in_progress.decrement(1);
-            let procedure = calls.at(place);
-            procedure.seconds.record(begin.elapsed());
-            procedure.count(&calls.statuses, transport, status(&outcome, procedure.word, told.as_deref()));
+            call.end(&calls, &outcome);
             outcome
         })
+    }
+}
+
+/// A call that is to be counted.
+struct Call {
+    place: Option<(usize, usize)>,
+    transport: usize,
+    begin: Instant,
+    /// The status, if it cannot be read from the reply because that is signed or sealed.
+    told: Option<Arc<FirstWord>>,
+}
+
+impl Call {
+    fn new(calls: &Calls, context: CallContext, message: &Stream) -> (Self, CallContext) {
+        let told = (peek_flavour(message) == Some(RPCSEC_GSS)).then(Arc::<FirstWord>::default);
+        let transport = transport_index(context.connection.kind);
+        let call = Self { place: calls.place(message), transport, begin: Instant::now(), told };
+        let context = match &call.told {
+            Some(told) => context.with_first_word(told.clone()),
+            None => context,
+        };
+        (call, context)
+    }
+
+    fn end(&self, calls: &Calls, outcome: &Outcome) {
+        let procedure = calls.at(self.place);
+        procedure.seconds.record(self.begin.elapsed());
+        let status = status(outcome, procedure.word, self.told.as_deref());
+        procedure.count(&calls.statuses, self.transport, status);
     }
 }
 
