@@ -12,20 +12,14 @@
 //!
 //! It owns the members; the buffers that a call lends belong to the member that carries it.
 
-use crate::{
-    CallInFlight, Cancelled, ClientTransport, Limits, PendingCall, Reply, Request, TransportError, TransportKind,
-    XidSource,
-};
-use rpcrdma_env::BoxFuture;
+use crate::{ClientTransport, Limits, PendingCall, Request, TransportKind, XidSource};
 use std::{
     fmt,
     net::SocketAddr,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    task::{Context, Poll, ready},
 };
 
 /// The bytes under way above which a second member helps: moving them takes a thread longer than waking another.
@@ -98,7 +92,7 @@ impl ClientTransport for Spread {
         let member = self.next();
         let octets = request.message.len().saturating_add(request.reply.max_len).max(CALL_BYTES);
         let under_way = UnderWay::begin(&member.load, octets);
-        PendingCall::new(Spreading { pending: Some(member.transport.call(request)), under_way: Some(under_way) })
+        member.transport.call(request).counted(under_way)
     }
 
     fn kind(&self) -> TransportKind {
@@ -129,7 +123,7 @@ impl fmt::Debug for Spread {
 }
 
 /// Counts a call's bytes until it is dropped.
-struct UnderWay {
+pub(crate) struct UnderWay {
     load: Arc<Load>,
     octets: usize,
 }
@@ -139,6 +133,11 @@ impl UnderWay {
         load.octets.fetch_add(octets, Ordering::Relaxed);
         Self { load: load.clone(), octets }
     }
+
+    /// The call has ended, and was answered or not.
+    pub(crate) fn end(self, is_answered: bool) {
+        self.load.answers.store(is_answered, Ordering::Relaxed);
+    }
 }
 
 impl Drop for UnderWay {
@@ -147,43 +146,17 @@ impl Drop for UnderWay {
     }
 }
 
-/// A call on its way over a member.
-struct Spreading {
-    /// None once it has ended.
-    pending: Option<PendingCall>,
-    under_way: Option<UnderWay>,
-}
-
-impl Future for Spreading {
-    type Output = Result<Reply, TransportError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(pending) = &mut self.pending else { return Poll::Ready(Err(TransportError::Closed)) };
-        let ended = ready!(Pin::new(pending).poll(cx));
-        self.pending = None;
-        if let Some(under_way) = self.under_way.take() {
-            under_way.load.answers.store(ended.is_ok(), Ordering::Relaxed);
-        }
-        Poll::Ready(ended)
-    }
-}
-
-impl CallInFlight for Spreading {
-    fn cancel(mut self: Pin<Box<Self>>) -> BoxFuture<'static, Cancelled> {
-        match self.pending.take() {
-            Some(pending) => Box::pin(pending.cancel()),
-            None => Box::pin(std::future::ready(Cancelled::default())),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ReplyShape;
-    use rpcrdma_env::SeededRandom;
+    use crate::{CallInFlight, Cancelled, Reply, ReplyShape, TransportError};
+    use rpcrdma_env::{BoxFuture, SeededRandom};
     use rpcrdma_xdr::{Payload, Stream};
-    use std::sync::Mutex;
+    use std::{
+        pin::Pin,
+        sync::Mutex,
+        task::{Context, Poll},
+    };
     use tokio::sync::oneshot;
 
     /// Keeps calls until the test lets it answer them.

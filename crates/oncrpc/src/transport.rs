@@ -7,7 +7,7 @@
 
 mod error;
 
-use crate::Silence;
+use crate::{Silence, spread::UnderWay};
 pub use error::{ContextError, Misuse, NoAnswer, RemoteError, TransportError};
 use rpcrdma_env::{BoxFuture, Buffer, Random};
 use rpcrdma_xdr::{Payload, Stream, padded};
@@ -21,7 +21,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 /// The protocol that carries RPC messages.
@@ -183,12 +183,16 @@ pub trait CallInFlight: Future<Output = Result<Reply, TransportError>> + Send {
 
 /// A call on its way. Dropping it takes nothing back: the call's memory stays lent and belongs to the connection
 /// until its reply, the connection's end or the transport's deadline for forgotten calls.
-pub struct PendingCall(Pin<Box<dyn CallInFlight>>);
+pub struct PendingCall {
+    in_flight: Pin<Box<dyn CallInFlight>>,
+    /// Counts the call as under way, if it is one of several connections'.
+    under_way: Option<UnderWay>,
+}
 
 impl PendingCall {
     /// A call that `in_flight` carries out.
     pub fn new(in_flight: impl CallInFlight + 'static) -> Self {
-        Self(Box::pin(in_flight))
+        Self { in_flight: Box::pin(in_flight), under_way: None }
     }
 
     /// A call that failed before it was sent.
@@ -196,9 +200,16 @@ impl PendingCall {
         Self::new(Failed(Some(error)))
     }
 
+    /// The same call, which counts as under way until it has ended or this is dropped.
+    pub(crate) fn counted(self, under_way: UnderWay) -> Self {
+        Self { under_way: Some(under_way), ..self }
+    }
+
     /// Takes the call back: see [`CallInFlight::cancel`].
     pub async fn cancel(self) -> Cancelled {
-        self.0.cancel().await
+        let Self { in_flight, under_way } = self;
+        drop(under_way);
+        in_flight.cancel().await
     }
 }
 
@@ -206,7 +217,11 @@ impl Future for PendingCall {
     type Output = Result<Reply, TransportError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(cx)
+        let ended = ready!(self.in_flight.as_mut().poll(cx));
+        if let Some(under_way) = self.under_way.take() {
+            under_way.end(ended.is_ok());
+        }
+        Poll::Ready(ended)
     }
 }
 
