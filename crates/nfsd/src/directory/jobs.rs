@@ -5,7 +5,7 @@ use crate::{
     Caller, Changed, Failure, Fault, FileId,
     claims::FileKey,
     failed,
-    queue::{After, Job, Lane},
+    queue::{After, Job, Lane, Thread, Work},
 };
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::attr::Change;
@@ -64,9 +64,30 @@ impl DirectoryFs {
         turn: Option<FileId>,
         job: impl FnOnce(&Inner) -> Step<T, F> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, Failure<F>>> {
+        let turn = turn.map(|file| FileKey { file_system: self.inner.id, file });
+        let (work, answer) = self.work(job);
+        self.queue.run(caller.origin, Job::new(lane, turn, work));
+        answer
+    }
+
+    /// Runs a job that only looks or reads on a thread that waits for it.
+    pub(super) fn run_on<T: Send + 'static, F: Default + Send + 'static>(
+        &self,
+        thread: Thread,
+        job: impl FnOnce(&Inner) -> Result<T, Failure<F>> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, Failure<F>>> {
+        let (work, answer) = self.work(|inner| Step::Done(job(inner)));
+        thread.run(work);
+        answer
+    }
+
+    /// A job as a thread does it, and its answer.
+    fn work<T: Send + 'static, F: Default + Send + 'static>(
+        &self,
+        job: impl FnOnce(&Inner) -> Step<T, F> + Send + 'static,
+    ) -> (Work, BoxFuture<'static, Result<T, Failure<F>>>) {
         let (sender, receiver) = oneshot::channel();
         let inner = self.inner.clone();
-        let turn = turn.map(|file| FileKey { file_system: inner.id, file });
         let work = Box::new(move || match job(&inner) {
             Step::Done(result) => {
                 let _ = sender.send(result);
@@ -79,8 +100,7 @@ impl DirectoryFs {
                 Some(after)
             }
         });
-        self.queue.run(caller.origin, Job::new(lane, turn, work));
-        Box::pin(async move { receiver.await.unwrap_or_else(|_| Err(failed(Fault::Internal))) })
+        (work, Box::pin(async move { receiver.await.unwrap_or_else(|_| Err(failed(Fault::Internal))) }))
     }
 
     /// Runs a job that only looks, and whose failure has only a cause.

@@ -297,11 +297,11 @@ impl FileSystem for DirectoryFs {
         // The connection sends meanwhile (`beside.rs`).
         if via.is_followed()
             && count >= beside::LONG_BYTES
-            && self.queue.has_thread_for(via.caller.origin.client, Lane::Data)
             && self.inner.beside.pays()
+            && let Some(thread) = self.queue.thread_for(via.caller.origin, Lane::Data)
         {
             let asked = self.inner.clock.now();
-            return self.run(&via.caller.clone(), Lane::Data, move |inner| {
+            return self.run_on(thread, move |inner| {
                 inner.beside.has_begun_after(inner.clock.now().since(asked));
                 inner.read(&via, offset, count, buffer)
             });

@@ -45,18 +45,21 @@ const LANES: [Lane; 2] = [Lane::Look, Lane::Data];
 /// The work that follows a change, while the file's next change may begin.
 pub(crate) type After = Box<dyn FnOnce() + Send>;
 
+/// What a job does.
+pub(crate) type Work = Box<dyn FnOnce() -> Option<After> + Send>;
+
 /// Work that may sleep.
 pub(crate) struct Job {
     pub(crate) lane: Lane,
     /// The file that the job changes: it takes this file's turn.
     pub(crate) turn: Option<FileKey>,
-    pub(crate) work: Box<dyn FnOnce() -> Option<After> + Send>,
+    pub(crate) work: Work,
     /// The work ends its file's turn by itself ([`carry`]).
     ends_turn: bool,
 }
 
 impl Job {
-    pub(crate) fn new(lane: Lane, turn: Option<FileKey>, work: Box<dyn FnOnce() -> Option<After> + Send>) -> Self {
+    pub(crate) fn new(lane: Lane, turn: Option<FileKey>, work: Work) -> Self {
         Self { lane, turn, work, ends_turn: false }
     }
 }
@@ -153,12 +156,17 @@ impl State {
                     }
                     changes.is_busy = true;
                 }
-                self.running.add(lane);
-                self.running_of.entry(origin.client).or_default().add(lane);
+                self.start(lane, origin.client);
                 return Some((origin, job));
             }
             None
         })
+    }
+
+    /// A job is under way from now on.
+    fn start(&mut self, lane: Lane, client: ClientNetwork) {
+        self.running.add(lane);
+        self.running_of.entry(client).or_default().add(lane);
     }
 
     fn client_may(of: &HashMap<ClientNetwork, Count>, client: ClientNetwork, lane: Lane, limits: &Limits) -> bool {
@@ -230,11 +238,28 @@ impl Queue {
         }
     }
 
-    /// Whether a job of this client would begin now. Another thread may give the queue a job before the caller does.
-    pub(crate) fn has_thread_for(&self, client: ClientNetwork, lane: Lane) -> bool {
-        let state = self.state();
+    /// Takes a thread for a job of this client that changes no file, if there is one for it now.
+    pub(crate) fn thread_for(self: &Arc<Self>, origin: Origin, lane: Lane) -> Option<Thread> {
+        let mut state = self.state();
         let Limits { all, data, .. } = self.limits;
-        state.running.has_room(lane, all, data) && State::client_may(&state.running_of, client, lane, &self.limits)
+        // NFS3-FAIR-b
+        let is_free = state.running.has_room(lane, all, data)
+            && State::client_may(&state.running_of, origin.client, lane, &self.limits);
+        if !is_free {
+            return None;
+        }
+        state.start(lane, origin.client);
+        drop(state);
+        let running = Running {
+            queue: self.clone(),
+            client: origin.client,
+            lane,
+            turn: None,
+            work: None,
+            ends_turn: false,
+            ended: false,
+        };
+        Some(Thread(running))
     }
 
     /// Runs work that changes no file in particular, and returns its result: `None` if the program drops the work.
@@ -262,6 +287,19 @@ impl Queue {
     }
 }
 
+/// A thread that waits for a job. It is free again if this is dropped.
+pub(crate) struct Thread(Running);
+
+impl Thread {
+    /// Runs a job on the thread.
+    pub(crate) fn run(self, work: Work) {
+        let Self(mut running) = self;
+        running.work = Some(work);
+        let workers = running.queue.workers.clone();
+        workers.run(Box::new(move || running.work()));
+    }
+}
+
 /// A job under way, on a thread or on its way there.
 struct Running {
     queue: Arc<Queue>,
@@ -269,7 +307,7 @@ struct Running {
     lane: Lane,
     turn: Option<FileKey>,
     /// The work, until it has begun.
-    work: Option<Box<dyn FnOnce() -> Option<After> + Send>>,
+    work: Option<Work>,
     ends_turn: bool,
     ended: bool,
 }
