@@ -42,6 +42,7 @@ mod spread;
 pub mod tcp;
 mod transport;
 pub mod udp;
+mod under_way;
 mod verdict;
 
 pub use arrival::{Arrival, Arrivals};

@@ -12,15 +12,11 @@
 //!
 //! It owns the members; the buffers that a call lends belong to the member that carries it.
 
-use crate::{ClientTransport, Limits, PendingCall, Request, TransportKind, XidSource};
-use std::{
-    fmt,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+use crate::{
+    ClientTransport, Limits, PendingCall, Request, TransportKind, XidSource,
+    under_way::{Load, UnderWay},
 };
+use std::{fmt, net::SocketAddr, sync::Arc};
 
 /// The bytes under way above which a second member helps: moving them takes a thread longer than waking another.
 const SHARE_BYTES: usize = 256 << 10;
@@ -31,25 +27,6 @@ const CALL_BYTES: usize = 4 << 10;
 struct Member {
     transport: Arc<dyn ClientTransport>,
     load: Arc<Load>,
-}
-
-#[derive(Default)]
-struct Load {
-    /// The bytes of all calls under way, with the largest replies that they can have.
-    octets: AtomicUsize,
-    /// Whether the last call that has ended was answered.
-    answers: AtomicBool,
-}
-
-impl Load {
-    fn octets(&self) -> usize {
-        self.octets.load(Ordering::Relaxed)
-    }
-
-    /// Whether there is no sign that a call would wait here.
-    fn is_free(&self) -> bool {
-        self.answers.load(Ordering::Relaxed) || self.octets() == 0
-    }
 }
 
 /// Several transports to one server that are used as one.
@@ -119,30 +96,6 @@ impl ClientTransport for Spread {
 impl fmt::Debug for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Spread({} connections to {})", self.others.len() + 1, self.server())
-    }
-}
-
-/// Counts a call's bytes until it is dropped.
-pub(crate) struct UnderWay {
-    load: Arc<Load>,
-    octets: usize,
-}
-
-impl UnderWay {
-    fn begin(load: &Arc<Load>, octets: usize) -> Self {
-        load.octets.fetch_add(octets, Ordering::Relaxed);
-        Self { load: load.clone(), octets }
-    }
-
-    /// The call has ended, and was answered or not.
-    pub(crate) fn end(self, is_answered: bool) {
-        self.load.answers.store(is_answered, Ordering::Relaxed);
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        self.load.octets.fetch_sub(self.octets, Ordering::Relaxed);
     }
 }
 

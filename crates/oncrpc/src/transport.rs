@@ -7,7 +7,7 @@
 
 mod error;
 
-use crate::{Silence, spread::UnderWay};
+use crate::{Silence, under_way::UnderWay};
 pub use error::{ContextError, Misuse, NoAnswer, RemoteError, TransportError};
 use rpcrdma_env::{BoxFuture, Buffer, Random};
 use rpcrdma_xdr::{Payload, Stream, padded};
