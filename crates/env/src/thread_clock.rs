@@ -34,31 +34,31 @@ pub struct ThreadClock {
 /// The system's clock as of its last tick. To read it, the processor's counter need not be read.
 #[derive(Clone, Copy, Debug)]
 struct Ticks {
-    /// What the system's clock said at the origin, or before it.
-    origin: Duration,
-    /// How old the time of the last tick can be.
-    most_age: Duration,
+    /// What the system's clock said at the origin, or before it, in nanoseconds.
+    origin: u64,
+    /// How old the time of the last tick can be, in nanoseconds.
+    most_age: u64,
 }
 
 impl Ticks {
     fn new() -> Self {
         Self {
-            origin: duration(clock_gettime(ClockId::Monotonic)),
+            origin: nanos(clock_gettime(ClockId::Monotonic)),
             // Linux carries what is left of a tick over to the next one.
-            most_age: 2 * duration(clock_getres(ClockId::MonotonicCoarse)),
+            most_age: 2 * nanos(clock_getres(ClockId::MonotonicCoarse)),
         }
     }
 
     /// A time that is not before the present one, unless a tick is late.
     fn later(&self) -> Timestamp {
-        let last = duration(clock_gettime(ClockId::MonotonicCoarse));
-        Timestamp::ZERO + (last + self.most_age).saturating_sub(self.origin)
+        let last = nanos(clock_gettime(ClockId::MonotonicCoarse));
+        Timestamp::from_nanos(last.saturating_add(self.most_age).saturating_sub(self.origin))
     }
 }
 
-fn duration(time: Timespec) -> Duration {
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
+/// Nanoseconds: they last for 584 years after the start of the system.
+fn nanos(time: Timespec) -> u64 {
+    (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
 }
 
 impl ThreadClock {

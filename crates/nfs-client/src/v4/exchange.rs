@@ -31,8 +31,8 @@ struct Encoded {
 }
 
 impl Encoded {
-    fn new(call: &Arguments) -> Self {
-        let mut encoder = Encoder::new();
+    fn new(call: &Arguments, client: &Client) -> Self {
+        let mut encoder = client.encoder();
         call.encode(&mut encoder);
         let mut shape = call.reply_shape();
         if call.ops.iter().any(|args| matches!(args, Args::ReadLink)) {
@@ -96,7 +96,7 @@ impl Inner {
     pub(super) async fn alone_over(&self, client: &Client, args: Args) -> Alone {
         let op = args.op();
         let call = Arguments::new(self.minor, vec![args]);
-        let Exchanged { results, .. } = self.exchange(client, op, Encoded::new(&call), None, None).await?;
+        let Exchanged { results, .. } = self.exchange(client, op, Encoded::new(&call, client), None, None).await?;
         let failed = reply::check(&call.ops, &results).map_err(|what| Error::nonsense(op, what))?;
         match (failed, results.results.into_iter().next()) {
             (None, Some(outcome)) => Ok(outcome),
@@ -129,7 +129,7 @@ impl Inner {
     async fn without_session(&self, plan: Plan, ops: Vec<Args>, sink: Option<Buffer>) -> Result<Reply, Error> {
         let call = Arguments::new(0, ops);
         let Exchanged { results, is_retransmitted } =
-            self.exchange(&self.client, plan.purpose, Encoded::new(&call), sink, None).await?;
+            self.exchange(&self.client, plan.purpose, Encoded::new(&call, &self.client), sink, None).await?;
         let failed = reply::check(&call.ops, &results).map_err(|what| Error::nonsense(plan.purpose, what))?;
         let mut reply = Reply::new(results.results, failed, plan.purpose, self.client.caller());
         reply.is_repeated = is_retransmitted;
@@ -153,7 +153,7 @@ impl Inner {
         }
         ops.insert(0, Args::Sequence(session.sequence(&slot, plan.is_kept)));
         let call = Arguments::new(self.minor, ops);
-        let encoded = Encoded::new(&call);
+        let encoded = Encoded::new(&call, &self.client);
         let most = self.fits(session, plan, call.ops.len(), &encoded)?;
         slot.sending();
         let Exchanged { results, is_retransmitted } =
