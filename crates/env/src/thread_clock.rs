@@ -44,7 +44,7 @@ impl Ticks {
     fn new() -> Self {
         Self {
             origin: nanos(clock_gettime(ClockId::Monotonic)),
-            // Linux carries what is left of a tick over to the next one.
+            // With ticks of 4 ms, Linux 6.18 told a time that was 3 to 7 ms old.
             most_age: 2 * nanos(clock_getres(ClockId::MonotonicCoarse)),
         }
     }

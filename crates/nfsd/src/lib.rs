@@ -47,7 +47,7 @@ pub use groups::{Groups, ManagedGroups};
 pub use handle::SECRET_BYTES;
 pub use memory::MemoryFs;
 pub use nfs2::Version2Error;
-pub use nfs4::{CallbackEvent, Counts, Dial, HealthEvent, Observer, Version4, Version4Error};
+pub use nfs4::{CallbackEvent, Counts, Dial, HealthEvent, Observer, Version4, Version4Error, is_timed};
 pub use nlm::{
     MAX_NLM_CALLS, MAX_NLM_CALLS_TO_CLIENT, MAX_NLM_HOSTS, MAX_NLM_HOSTS_OF_CLIENT, MAX_NLM_LOCKS_OF_HOST,
     MAX_NLM_OWNERS, MAX_NLM_OWNERS_OF_HOST, MAX_NLM_WAITING, MAX_NLM_WAITING_OF_HOST, NlmCounts, NlmLimits,

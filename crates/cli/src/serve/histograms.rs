@@ -52,7 +52,7 @@ impl Samples {
 }
 
 /// The series of one name.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Family {
     help: Option<SharedString>,
     series: BTreeMap<Key, Arc<Samples>>,
@@ -79,8 +79,10 @@ impl Histograms {
 
     /// The text for Prometheus.
     pub(super) fn render(&self) -> String {
+        // A call that is the first of its kind registers a series, and must not wait for the text.
+        let families = self.families().clone();
         let mut text = String::new();
-        for (name, family) in self.families().iter().filter(|(_, family)| !family.series.is_empty()) {
+        for (name, family) in families.iter().filter(|(_, family)| !family.series.is_empty()) {
             if let Some(help) = &family.help {
                 write_help_line(&mut text, name, None, None, help);
             }
@@ -95,18 +97,18 @@ impl Histograms {
 }
 
 /// Gives histograms to [`Histograms`], and all else to another recorder.
-pub(super) struct Counting<R> {
+pub(super) struct WithHistograms<R> {
     inner: R,
     histograms: Histograms,
 }
 
-impl<R> Counting<R> {
+impl<R> WithHistograms<R> {
     pub(super) fn new(inner: R, histograms: &Histograms) -> Self {
         Self { inner, histograms: histograms.clone() }
     }
 }
 
-impl<R: Recorder> Recorder for Counting<R> {
+impl<R: Recorder> Recorder for WithHistograms<R> {
     fn describe_counter(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
         self.inner.describe_counter(name, unit, help);
     }
@@ -140,7 +142,7 @@ mod tests {
     #[test]
     fn each_sample_is_in_every_bucket_from_its_own_on() {
         let histograms = Histograms::default();
-        with_local_recorder(&Counting::new(NoopRecorder, &histograms), || {
+        with_local_recorder(&WithHistograms::new(NoopRecorder, &histograms), || {
             describe_histogram!("took_seconds", "Time");
             for seconds in [0.0, 20e-6, 21e-6, 0.5, 3.0] {
                 histogram!("took_seconds", "call" => "a \"b\"").record(seconds);
@@ -171,7 +173,9 @@ mod tests {
     #[test]
     fn what_was_only_described_is_not_shown() {
         let histograms = Histograms::default();
-        with_local_recorder(&Counting::new(NoopRecorder, &histograms), || describe_histogram!("took_seconds", "Time"));
+        with_local_recorder(&WithHistograms::new(NoopRecorder, &histograms), || {
+            describe_histogram!("took_seconds", "Time")
+        });
         assert_eq!(histograms.render(), "");
     }
 }

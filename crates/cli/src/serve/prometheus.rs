@@ -1,7 +1,7 @@
 //! `serve --metrics`: what the server counts, for Prometheus.
 
 use super::{
-    histograms::{Counting, Histograms},
+    histograms::{Histograms, WithHistograms},
     scrape,
 };
 use anyhow::{Context, Result};
@@ -18,7 +18,7 @@ pub(super) fn serve(address: SocketAddr) -> Result<SocketAddr> {
     let bound = listener.local_addr()?;
     let (recorder, histograms) = (PrometheusBuilder::new().build_recorder(), Histograms::default());
     let handle = recorder.handle();
-    metrics::set_global_recorder(Counting::new(recorder, &histograms))
+    metrics::set_global_recorder(WithHistograms::new(recorder, &histograms))
         .map_err(|_| anyhow::anyhow!("this process has another recorder of metrics"))?;
     describe_counter!(
         "rpcrdma_log_lines_dropped_total",

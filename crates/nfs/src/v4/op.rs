@@ -262,7 +262,8 @@ mod tests {
     /// A READ's list of operations is moved and kept more often than all others.
     #[test]
     fn arguments_and_outcomes_are_small() {
-        assert_eq!([size_of::<Args>(), size_of::<Outcome>()], [72, 72]);
+        let sizes = [size_of::<Args>(), size_of::<Outcome>()];
+        assert!(sizes.into_iter().all(|size| size <= 72), "{sizes:?}");
     }
 
     /// proves: NFS4-8178-8-a

@@ -46,11 +46,8 @@ fn nested() -> Nfsd {
 
 fn make(client: &TestClient, directory: &Handle, name: &str) -> Result<(), Status> {
     let (kind, attributes) = (ops::CreateKind::Directory, FileAttributes::default());
-    only!(
-        client.on(directory, Args::Create(Box::new(ops::Create { kind, name: Name::from(name), attributes }))),
-        Create
-    )
-    .map(drop)
+    let create = ops::Create { kind, name: Name::from(name), attributes };
+    only!(client.on(directory, Args::Create(Box::new(create))), Create).map(drop)
 }
 
 fn value(client: &TestClient, file: &Handle, attribute: Attribute) -> Value {

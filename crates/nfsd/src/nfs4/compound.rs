@@ -10,6 +10,7 @@ use super::{
     ahead::Ahead,
     current::Current,
     missing::is_missing,
+    observer::is_timed,
     service::{Pin, Shared, principal},
     state::{
         clients::{Client, Principal},
@@ -168,11 +169,6 @@ pub(super) struct Place {
     pub(super) room: usize,
     /// If its results may not fit: the most bytes of all results, and the status if there are more.
     bound: Option<(usize, Status)>,
-}
-
-/// Whether an operation takes less time than looks at the clock: it is not timed, and the next one begins with it.
-fn is_instant(op: Op) -> bool {
-    matches!(op, Op::Sequence | Op::PutFh | Op::PutRootFh | Op::SaveFh | Op::RestoreFh | Op::GetFh)
 }
 
 /// Whether an operation is executed without SEQUENCE before it, if it stands alone (RFC 8881 section 2.10.2.2).
@@ -441,7 +437,7 @@ impl Compound {
         progress.at += 1;
         let status = reply.status;
         self.shared.observe(|observer| {
-            let took = progress.begun.as_mut().filter(|_| !is_instant(op)).map(|begun| {
+            let took = progress.begun.as_mut().filter(|_| is_timed(op)).map(|begun| {
                 let now = self.shared.now();
                 now.since(std::mem::replace(begun, now))
             });

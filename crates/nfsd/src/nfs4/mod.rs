@@ -79,7 +79,7 @@ mod xattr;
 pub use acl::{posix as posix_of_acl, told as acl_of_posix};
 pub use callback::Dial;
 pub(crate) use conflicts::InTheWay;
-pub use observer::{CallbackEvent, HealthEvent, Observer};
+pub use observer::{CallbackEvent, HealthEvent, Observer, is_timed};
 pub(crate) use pseudo::PseudoFs;
 pub(crate) use service::{Nfs4, Shared};
 pub use state::counts::Counts;

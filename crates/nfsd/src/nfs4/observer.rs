@@ -29,13 +29,18 @@ pub enum HealthEvent {
     GivenUp,
 }
 
+/// Whether an operation is timed. The others only find the session or the file, and take less time than a look at the
+/// clock: their time is part of the next operation's.
+pub fn is_timed(op: Op) -> bool {
+    !matches!(op, Op::Sequence | Op::PutFh | Op::PutRootFh | Op::SaveFh | Op::RestoreFh | Op::GetFh)
+}
+
 /// Gets a report of each operation of a COMPOUND when its results are known. The server calls it on the connection's
 /// thread: it must neither sleep nor take long. Replies from a slot's memory come from no operation, and are not
 /// reported.
 pub trait Observer: Send + Sync {
-    /// The server has executed an operation with `status`, in the time `took`. `op` is `None` for a number that no
-    /// operation has. Operations that take next to no time, such as PUTFH, are not timed, and the next one begins with
-    /// them.
+    /// The server has executed an operation with `status`. `op` is `None` for a number that no operation has. `took` is
+    /// the time that it took, and `None` for an operation that [is not timed](is_timed) or could not be decoded.
     fn operation(&self, op: Option<Op>, status: Status, took: Option<Duration>);
 
     /// An event of a call of the server to a client; `None` for CB_NULL. The default does nothing.

@@ -88,7 +88,7 @@ impl Shared {
         self.clock.now()
     }
 
-    /// The present time, or up to a tick later: for leases.
+    /// The present time, or some milliseconds later: for leases.
     pub(crate) fn tick(&self) -> Timestamp {
         self.clock.tick()
     }
@@ -280,12 +280,12 @@ impl Service for Nfs4 {
         };
         let changes = call.call.ops.iter().filter(|args| goes_to_a_worker(args.op())).count();
         if changes < SEVERAL {
-            let arrived = compound.shared.timed();
-            let slot = match enter(&mut compound, &call, arrived) {
+            let begun = compound.shared.timed();
+            let slot = match enter(&mut compound, &call) {
                 Entered::Over(results) => return Begun::Done(answered(Answer::Results(results))),
                 Entered::Goes(slot) => slot,
             };
-            let mut progress = Progress::new(call.call, arrived, compound.results());
+            let mut progress = Progress::new(call.call, begun, compound.results());
             if compound.run_at_once(&mut progress) {
                 return Begun::Done(answered(leave(&compound.shared, progress, slot)));
             }
@@ -358,11 +358,11 @@ fn whole(results: &Results) -> Answer {
 
 /// Executes a call, unless its slot has the reply.
 async fn execute(mut compound: Compound, call: Call) -> Answer {
-    let arrived = compound.shared.timed();
-    match enter(&mut compound, &call, arrived) {
+    let begun = compound.shared.timed();
+    match enter(&mut compound, &call) {
         Entered::Over(results) => Answer::Results(results),
         Entered::Goes(slot) => {
-            let mut progress = Progress::new(call.call, arrived, ResultsEncoder::apart(compound::FIRST_BYTES));
+            let mut progress = Progress::new(call.call, begun, ResultsEncoder::apart(compound::FIRST_BYTES));
             compound.run(&mut progress).await;
             leave(&compound.shared, progress, slot)
         }
@@ -377,13 +377,12 @@ enum Entered {
     Goes(Option<SlotGuard<Pin>>),
 }
 
-/// Finds the session and the slot of a call, which came at this time if somebody wants to know.
-fn enter(compound: &mut Compound, Call { call, octets, digest }: &Call, arrived: Option<Timestamp>) -> Entered {
+/// Finds the session and the slot of a call.
+fn enter(compound: &mut Compound, Call { call, octets, digest }: &Call) -> Entered {
     let Arguments { tag, ops, broken, announced, .. } = call;
     let shared = &compound.shared;
     let refused = |outcome: Outcome| {
-        let took = arrived.map(|arrived| shared.now().since(arrived));
-        shared.observe(|observer| observer.operation(outcome.op(), outcome.status(), took));
+        shared.observe(|observer| observer.operation(outcome.op(), outcome.status(), None));
         Entered::Over(encoded(&Results::of(tag.clone(), vec![outcome])))
     };
     let Some(Args::Sequence(sequence)) = ops.first() else {

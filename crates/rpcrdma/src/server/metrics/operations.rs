@@ -7,7 +7,7 @@
 use super::{MEMORY_INTERVAL, calls::ALARMING};
 use metrics::{Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use rpcrdma_nfs::v4::{Op, Status, callback};
-use rpcrdma_nfsd::{CallbackEvent, HealthEvent, Nfsd, Observer};
+use rpcrdma_nfsd::{CallbackEvent, HealthEvent, Nfsd, Observer, is_timed};
 use std::{
     sync::{Arc, OnceLock},
     time::Duration,
@@ -117,8 +117,7 @@ impl Operations {
         let numbers = Self { statuses, operations };
         for op in OF_FILES.into_iter().chain(OF_CLIENTS) {
             let operation = numbers.at(Some(op));
-            // Those that are timed.
-            if !matches!(op, Op::PutFh | Op::Sequence) {
+            if is_timed(op) {
                 operation.seconds();
             }
             operation.counter(&numbers.statuses, "OK");
