@@ -35,15 +35,16 @@ pub(super) fn check<D>(called: &[Args], results: &Results<D>) -> Result<Option<F
     if outcomes.len() > called.len() {
         return Err("returned more results than there were operations");
     }
+    let mut last = Status::OK;
     for (args, outcome) in called.iter().zip(outcomes) {
+        if last != Status::OK {
+            return Err("went on after an operation that failed");
+        }
         // In the reply to an illegal operation, the result has another operation number.
         if outcome.op().is_some_and(|answered| answered != args.op()) {
             return Err("returned the results of another operation");
         }
-    }
-    let last = outcomes.last().map_or(Status::OK, Outcome::status);
-    if outcomes.iter().rev().skip(1).any(|outcome| outcome.status() != Status::OK) {
-        return Err("went on after an operation that failed");
+        last = outcome.status();
     }
     match (outcomes.len(), results.status) {
         // The server refused the whole call, for example because of its minor version.

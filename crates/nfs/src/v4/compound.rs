@@ -111,7 +111,7 @@ impl From<Status> for Fault {
     }
 }
 
-/// Reads operations until the call ends or stops being decodable. The rest is passed over.
+/// Reads as many operations as were announced, or until the rest is not decodable. The rest is passed over.
 ///
 /// # Errors
 /// If a chunk stands where nothing may be placed directly.
@@ -119,13 +119,13 @@ impl From<Status> for Fault {
 pub(super) fn decode_ops<A>(
     decoder: &mut Decoder,
     minor: u32,
+    announced: u32,
     decode_one: impl Fn(u32, &mut Decoder, &mut Vec<A>) -> Result<(), Fault>,
-) -> Result<(u32, Vec<A>, Option<Broken>), DecodeError> {
-    let announced = decoder.u32()?;
+) -> Result<(Vec<A>, Option<Broken>), DecodeError> {
     let mut ops = Vec::new();
     if minor > MAX_MINOR {
         decoder.discard_rest();
-        return Ok((announced, ops, None));
+        return Ok((ops, None));
     }
     for at in 0..announced {
         // NFS4-LIM-a
@@ -153,9 +153,9 @@ pub(super) fn decode_ops<A>(
             return Err(error.clone());
         }
         decoder.discard_rest();
-        return Ok((announced, ops, Some(broken)));
+        return Ok((ops, Some(broken)));
     }
-    Ok((announced, ops, None))
+    Ok((ops, None))
 }
 
 /// Operations for which room is made at once: SEQUENCE, PUTFH, one or two that do something, GETFH, GETATTR.
@@ -178,10 +178,12 @@ fn decode_op(minor: u32, number: u32, decoder: &mut Decoder, ops: &mut Vec<Args>
 
 impl Decode for Arguments {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        let tag = Tag::decode(decoder)?;
-        let minor = decoder.u32()?;
-        let (announced, ops, broken) =
-            decode_ops(decoder, minor, |number, decoder, ops| decode_op(minor, number, decoder, ops))?;
+        let (tag, minor, announced) = match decoder.words(|&[tag_octets, _, _]| tag_octets == 0) {
+            Some([_, minor, announced]) => (Tag::default(), minor, announced),
+            None => (Tag::decode(decoder)?, decoder.u32()?, decoder.u32()?),
+        };
+        let decode_one = |number, decoder: &mut _, ops: &mut _| decode_op(minor, number, decoder, ops);
+        let (ops, broken) = decode_ops(decoder, minor, announced, decode_one)?;
         Ok(Self { tag, minor, announced, ops, broken })
     }
 }
@@ -291,9 +293,11 @@ impl Encode for Results {
 
 impl<D: From<ItemData>> Decode for Results<D> {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        let status = Decode::decode(decoder)?;
-        let tag = Decode::decode(decoder)?;
-        let count = decoder.count(MAX_COMPOUND_OPS)?;
+        let is_usual = |&[_, tag_octets, count]: &[u32; 3]| tag_octets == 0 && count as usize <= MAX_COMPOUND_OPS;
+        let (status, tag, count) = match decoder.words(is_usual) {
+            Some([status, _, count]) => (Status(status), Tag::default(), count as usize),
+            None => (Status::decode(decoder)?, Tag::decode(decoder)?, decoder.count(MAX_COMPOUND_OPS)?),
+        };
         let mut results = Vec::with_capacity(count.min(decoder.remaining() / UNIT));
         for _ in 0..count {
             Outcome::decode_onto(decoder, &mut results)?;

@@ -62,8 +62,9 @@ impl Decode for Arguments {
         let tag = Tag::decode(decoder)?;
         let minor = decoder.u32()?;
         let ident = decoder.u32()?;
-        let (announced, ops, broken) =
-            decode_ops(decoder, minor, |number, decoder, ops| decode_op(minor, number, decoder, ops))?;
+        let announced = decoder.u32()?;
+        let decode_one = |number, decoder: &mut _, ops: &mut _| decode_op(minor, number, decoder, ops);
+        let (ops, broken) = decode_ops(decoder, minor, announced, decode_one)?;
         Ok(Self { tag, minor, ident, announced, ops, broken })
     }
 }
