@@ -178,6 +178,7 @@ fn decode_op(minor: u32, number: u32, decoder: &mut Decoder, ops: &mut Vec<Args>
 
 impl Decode for Arguments {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
+        // Most calls have no tag: then three words are read at once, which costs less.
         let (tag, minor, announced) = match decoder.words(|&[tag_octets, _, _]| tag_octets == 0) {
             Some([_, minor, announced]) => (Tag::default(), minor, announced),
             None => (Tag::decode(decoder)?, decoder.u32()?, decoder.u32()?),
