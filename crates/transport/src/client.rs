@@ -345,7 +345,6 @@ impl ClientDriver {
                     return self.without_version_2(NoVersion2::NoAnswer);
                 }
                 (Versions::Auto, _) => return self.without_version_2(NoVersion2::Dropped),
-                (_, Some(ConnectionError::NoAnswer)) => return self.no_version(1, 1),
                 _ => {}
             }
         }
@@ -357,8 +356,13 @@ impl ClientDriver {
             waited_for: !self.calls.is_empty(),
         };
         let failure = Failure {
-            // A server that is only silent has set up an RDMA connection with us, so it may be slow.
-            met: if matches!(error, Some(ConnectionError::Silent)) { Met::Nobody } else { Met::Ended },
+            met: match error {
+                // A server that is only silent has set up an RDMA connection with us, so it may be slow.
+                Some(ConnectionError::Silent) => Met::Nobody,
+                // The same, or it ignores what is not version 1. We may speak version 2 only, so it gets more time.
+                Some(ConnectionError::NoAnswer) => Met::Silence,
+                _ => Met::Ended,
+            },
             source: error.map(|error| Arc::new(error.clone()) as _),
         };
         let next = self.outage.ended(ended, failure, self.env.clock.now(), &*self.env.random);

@@ -213,6 +213,51 @@ fn servers_that_do_not_answer_get_version_1_on_another_connection() {
     }
 }
 
+/// A server that is too slow for the first message of version 2 does not cost the call: the client has no other version
+/// to try, so it tries this one again.
+///
+/// proves: V2-4.2.3.2-e
+#[test]
+fn a_client_of_version_2_alone_tries_again_if_nothing_answers() {
+    let world = World::new(2);
+    world.block_on(async {
+        let _served = serve(&world, SimConfig::default(), Versions::Two, First::Ignored);
+        let (client, log) = connected(&world, SimConfig::default(), Versions::Two).await;
+        client.null().await.unwrap();
+        assert_eq!(version(&log), Some(2));
+        let connections = log.count(|event| matches!(event, Event::Connected { .. }));
+        assert_eq!(connections, 2, "no loop");
+    });
+}
+
+/// Nobody knows which versions a server speaks that says nothing, so the error names none.
+///
+/// proves: V2-4.2.3.2-e, RPC-OUTAGE-c
+#[test]
+fn a_client_of_version_2_alone_says_that_a_server_says_nothing() {
+    let world = World::new(2);
+    world.block_on(async {
+        let fabric = world.fabric_with(SERVER, SimConfig::default());
+        let spawner = world.clone();
+        world.spawn(async move {
+            let mut listener = fabric.listen(ADDRESS).await.unwrap();
+            loop {
+                let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await else { continue };
+                spawner.spawn(spoil(pending, First::Ignored));
+            }
+        });
+        let (client, log) = connected(&world, SimConfig::default(), Versions::Two).await;
+        let before = world.env().clock.now();
+        let error = client.null().await.unwrap_err();
+        let after = world.env().clock.now().since(before);
+        let CallError::Transport(TransportError::SaysNothing { source, .. }) = error else { panic!("{error}") };
+        let ended = source.source.as_ref().map(ToString::to_string);
+        assert_eq!(ended.as_deref(), Some("the server did not answer in version 2"));
+        assert!((30..=35).contains(&after.as_secs()) && source.connections >= 2, "{after:?}, {source}");
+        assert_eq!(log.count(|event| matches!(event, Event::NoVersion2(_))), 0);
+    });
+}
+
 /// proves: V2-4.2.3.2-c
 #[test]
 fn without_a_common_version_calls_fail_at_once() {
