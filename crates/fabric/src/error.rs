@@ -203,7 +203,7 @@ pub enum CloseReason {
     /// The peer says that we broke a rule, or that it failed.
     #[error("the peer terminated the connection: {0}")]
     Terminated(String),
-    /// The peer did not accept sent data for too long.
+    /// The peer did not accept sent data for too long, or its host acknowledged nothing.
     #[error("the peer has taken nothing for {seconds} s")]
     Stalled {
         /// For how long.

@@ -42,7 +42,7 @@ pub(crate) struct IwarpQueuePair {
     nudges: usize,
     timer: Option<(Timestamp, BoxFuture<'static, ()>)>,
     /// The error with which writing has failed. Octets received before may still show the cause.
-    mute: Option<String>,
+    mute: Option<io::Error>,
     spin: Spin,
     overlap: Overlap,
 }
@@ -83,7 +83,7 @@ impl IwarpQueuePair {
             match stream.poll_write_ready(cx) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => *mute = Some(error.to_string()),
+                Poll::Ready(Err(error)) => *mute = Some(error),
             }
             let slices = endpoint.write_slices();
             let total: usize = slices.iter().map(|slice| slice.len()).sum();
@@ -109,7 +109,7 @@ impl IwarpQueuePair {
                 changed = true;
             }
             match result {
-                Err(error) if !is_passing(&error) => *mute = Some(error.to_string()),
+                Err(error) if !is_passing(&error) => *mute = Some(error),
                 _ => {}
             }
         }
@@ -132,7 +132,7 @@ impl IwarpQueuePair {
                 Poll::Pending => false,
                 Poll::Ready(Ok(())) => true,
                 Poll::Ready(Err(error)) => {
-                    endpoint.broken(error.to_string());
+                    failed(endpoint, &error, shared.config.stall_timeout);
                     return true;
                 }
             };
@@ -173,7 +173,7 @@ impl IwarpQueuePair {
                     overlap.came(endpoint.completions());
                 }
                 (None, Err(error)) if is_passing(&error) => continue,
-                (None, Err(error)) => endpoint.broken(error.to_string()),
+                (None, Err(error)) => failed(endpoint, &error, shared.config.stall_timeout),
                 (None, Ok(())) => continue,
             }
             return true;
@@ -225,6 +225,15 @@ impl IwarpQueuePair {
                 return true;
             }
         }
+    }
+}
+
+/// The socket has failed. TCP gives up a peer that acknowledges nothing after the same time as we do: what was sent may
+/// be in the socket and not here, so either of the two clocks can be the first to see the same stall.
+fn failed(endpoint: &mut Endpoint, error: &io::Error, stall_timeout: Duration) {
+    match error.kind() {
+        io::ErrorKind::TimedOut => endpoint.time_up(stall_timeout.as_secs()),
+        _ => endpoint.broken(error.to_string()),
     }
 }
 
@@ -293,8 +302,8 @@ impl QueuePair for IwarpQueuePair {
             if wrote || read || self.endpoint.has_completion() {
                 continue;
             }
-            if let Some(how) = self.mute.take() {
-                self.endpoint.broken(how);
+            if let Some(error) = self.mute.take() {
+                failed(&mut self.endpoint, &error, self.shared.config.stall_timeout);
             } else if !self.watch(cx) {
                 return Poll::Pending;
             }

@@ -274,6 +274,21 @@ async fn a_peer_that_takes_nothing_is_given_up() {
     assert!(failed > 2, "what was not taken is flushed");
 }
 
+/// All that was sent is in the socket, and too much for the peer's: only TCP can see that the peer takes nothing.
+#[tokio::test]
+async fn a_peer_that_takes_nothing_of_the_socket_is_given_up_for_the_same_reason() {
+    let (mut stream, _, mut qp) = accepted(impatient(), request()).await;
+    let receive_buffer = 4_096;
+    socket2::SockRef::from(&stream).set_recv_buffer_size(receive_buffer).unwrap();
+    stream.write_all(&send(1, b"go")).await.unwrap();
+    let octets = vec![Bytes::from(vec![0; 900_000])];
+    qp.post_write(WriteWork { token: Token(7), octets: octets.into(), signaled: true, ..WriteWork::default() })
+        .unwrap();
+    let end = until_closed(qp).await;
+    assert!(end.seen.iter().any(|c| matches!(c, Completion::Done { token: Token(7), .. })), "{:?}", end.seen);
+    assert!(matches!(reason(&end), CloseReason::Stalled { .. }), "{:?}", reason(&end));
+}
+
 #[tokio::test]
 async fn a_peer_that_stops_within_an_fpdu_is_given_up() {
     let (mut stream, _, qp) = accepted(impatient(), request()).await;

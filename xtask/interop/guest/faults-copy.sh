@@ -1,7 +1,9 @@
 # Copies files to the server and back, and compares them, until the host says "enough" and at least ROUNDS were made.
 # SIZE: octets of each. NAMES=1: names are made, changed and removed as well, each once: a call that is repeated after a
-# lost reply must not fail. One file stays open all the time and is written at each round: what is open has to outlive
-# what happens to the server. The longest time that one command took is left in /job/longest, in milliseconds.
+# lost reply must not fail. DIRECT=1: files are never read through the page cache, so all READs of a command are under
+# way at once; otherwise every second file is. One file stays open all the time and is written at each round: what is
+# open has to outlive what happens to the server. The longest time that one command took is left in /job/longest, in
+# milliseconds.
 longest=0 rounds=0
 timed() { # timed COMMAND...
     local begin=${EPOCHREALTIME/./} took
@@ -21,7 +23,7 @@ while [ ! -e /job/go-enough ] || [ "$rounds" -lt "${ROUNDS:-1}" ]; do
     echo "round $rounds" >&7
     head -c $((SIZE - rounds % 7)) /dev/urandom >/tmp/$file
     timed dd if=/tmp/$file of=$file bs=256k conv=fsync 2>/dev/null
-    if [ $((rounds % 2)) = 0 ]; then
+    if [ "${DIRECT:-0}" = 1 ] || [ $((rounds % 2)) = 0 ]; then
         timed dd if=$file of=/tmp/back bs=4M iflag=direct 2>/dev/null
     else
         echo 3 >/proc/sys/vm/drop_caches

@@ -1,6 +1,13 @@
 //! What a server does about peers that are slow, hold its memory, break the rules, or are gone.
 
 use super::*;
+use crate::tcp::io::Io;
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Counts the buffers that it hands out, and makes callers wait beyond its budget.
 struct Budget(Arc<Semaphore>, Arc<AtomicU32>);
@@ -38,6 +45,38 @@ async fn a_large_call_waits_for_memory_and_is_not_taken_for_a_stalled_peer() {
     assert!(!call.is_finished());
     budget.add_permits(1);
     call.await.unwrap().unwrap();
+}
+
+/// A socket that TCP has given up: what its peer did not acknowledge in time was no longer in this program.
+struct GivenUp;
+
+impl Io for GivenUp {}
+
+impl AsyncRead for GivenUp {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncWrite for GivenUp {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(octets.len()))
+    }
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_tcp_gives_up_has_stalled() {
+    let options = ServerOptions::default();
+    let limit = options.stall;
+    let (_, driver) = serve(GivenUp, endpoint(), router(Sample::default()), env().clock, options);
+    let ended = driver.await;
+    assert!(matches!(ended, Err(ConnectionError::Stalled { after }) if after == limit), "{ended:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -108,6 +108,18 @@ pub enum ConnectionError {
     GivenUp(&'static str),
 }
 
+impl ConnectionError {
+    /// Whether TCP has given up the peer.
+    fn is_time_out(&self) -> bool {
+        match self {
+            ConnectionError::Record(RecordError::Io(error)) | ConnectionError::Write(error) => {
+                error.kind() == io::ErrorKind::TimedOut
+            }
+            _ => false,
+        }
+    }
+}
+
 /// Controls a connection's driver. Dropping it changes nothing.
 #[derive(Clone, Debug)]
 pub struct ConnectionHandle {
@@ -327,7 +339,10 @@ impl<T: Io> Driver<T> {
     }
 
     fn end(&mut self, error: ConnectionError) {
-        self.ended = Some(error);
+        // TCP may be told to give up a peer that acknowledges nothing, and what was sent may be in the socket and not
+        // here: either of two clocks can be the first to see the same stall.
+        self.ended =
+            Some(if error.is_time_out() { ConnectionError::Stalled { after: self.options.stall } } else { error });
         self.reading = false;
         self.signal = None;
         self.reverse = None;
