@@ -155,7 +155,8 @@ impl Shared {
         }
     }
 
-    /// Closes files. If a file has lost its last name, this frees its storage, which may take long.
+    /// Closes files. If a file has lost its last name, this may free its storage, which may take long. A file system
+    /// that keeps objects may also free the storage later: `DirectoryFs` does with its next upkeep.
     pub(super) fn put_away(&self, origin: Origin, pins: Vec<Pin>) {
         if !pins.is_empty() {
             drop(self.queue.ask(origin, move || drop(pins)));
