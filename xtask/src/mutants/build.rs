@@ -44,8 +44,28 @@ pub(super) struct Builder {
     cargo: OsString,
     tree: PathBuf,
     target: PathBuf,
-    /// The test programs of each package.
-    packages: BTreeMap<String, Vec<Target>>,
+    packages: BTreeMap<String, Package>,
+}
+
+/// The test programs of a package.
+#[derive(Default)]
+struct Package {
+    targets: Vec<Target>,
+    /// Its unit tests are those of its program, since it has no library.
+    is_program: bool,
+}
+
+impl Package {
+    /// Reads what `cargo metadata` says of a package.
+    fn of(name: &str, package: &Value) -> Package {
+        let targets = || package["targets"].as_array().into_iter().flatten();
+        let is_program = !targets().any(|target| is_of_kind(target, "lib"));
+        let counts = |target: &&Value| is_program || !is_of_kind(target, "bin");
+        let mut targets: Vec<Target> =
+            targets().filter(counts).filter_map(|target| test_program(name, target)).collect();
+        targets.sort();
+        Package { targets, is_program }
+    }
 }
 
 impl Builder {
@@ -61,17 +81,18 @@ impl Builder {
         let metadata: Value = serde_json::from_slice(&output.stdout).context("what cargo metadata said")?;
         for package in metadata["packages"].as_array().into_iter().flatten() {
             let name = package["name"].as_str().unwrap_or_default();
-            let targets = package["targets"].as_array().into_iter().flatten();
-            let mut targets: Vec<Target> = targets.filter_map(|target| test_program(name, target)).collect();
-            targets.sort();
-            builder.packages.insert(name.to_owned(), targets);
+            builder.packages.insert(name.to_owned(), Package::of(name, package));
         }
         Ok(builder)
     }
 
     /// The test programs of a package, with its unit tests first.
     pub(super) fn targets(&self, package: &str) -> anyhow::Result<&[Target]> {
-        self.packages.get(package).map(Vec::as_slice).with_context(|| format!("there is no package {package}"))
+        Ok(&self.package(package)?.targets)
+    }
+
+    fn package(&self, name: &str) -> anyhow::Result<&Package> {
+        self.packages.get(name).with_context(|| format!("there is no package {name}"))
     }
 
     /// Builds test programs of one package.
@@ -79,10 +100,11 @@ impl Builder {
     /// # Errors
     /// The inner one if the code does not compile.
     pub(super) fn build(&self, package: &str, targets: &[Target]) -> anyhow::Result<Result<Vec<Program>, NotBuilt>> {
+        let unit_tests = if self.package(package)?.is_program { "--bins" } else { "--lib" };
         let mut arguments = vec!["test", "--no-run", "--message-format=json-render-diagnostics", "--package", package];
         for target in targets {
             match &target.test {
-                None => arguments.push("--lib"),
+                None => arguments.push(unit_tests),
                 Some(name) => arguments.extend(["--test", name]),
             }
         }
@@ -114,12 +136,16 @@ impl Builder {
     }
 }
 
+/// Whether cargo says of a target that it is a `lib`, a `bin` or a `test`.
+fn is_of_kind(target: &Value, wanted: &str) -> bool {
+    target["kind"].as_array().into_iter().flatten().any(|kind| kind == wanted)
+}
+
 /// A package's target of `cargo metadata`, if it is a test program.
 fn test_program(package: &str, target: &Value) -> Option<Target> {
-    let kinds = || target["kind"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let test = if kinds().any(|kind| kind == "test") {
+    let test = if is_of_kind(target, "test") {
         Some(target["name"].as_str()?.to_owned())
-    } else if kinds().any(|kind| kind == "lib") && target["test"] == true {
+    } else if (is_of_kind(target, "lib") || is_of_kind(target, "bin")) && target["test"] == true {
         None
     } else {
         return None;
@@ -166,8 +192,19 @@ mod tests {
         assert_eq!(program.folder, Path::new("/w/crates/e"));
         let unit = test_program("e", &json!({ "kind": ["lib"], "name": "e", "test": true })).unwrap();
         assert!(unit.test.is_none() && unit < program.target);
-        assert_eq!(test_program("e", &json!({ "kind": ["bin"], "name": "e", "test": true })), None);
+        assert_eq!(test_program("e", &json!({ "kind": ["example"], "name": "e", "test": false })), None);
         assert!(super::program("e", "not JSON").is_none());
+    }
+
+    #[test]
+    fn unit_tests_are_those_of_the_library_or_else_of_the_program() {
+        let target = |kind: &str| json!({ "kind": [kind], "name": kind, "test": true });
+        for (kinds, is_program) in [(&["lib", "bin", "test"][..], false), (&["test", "bin"], true)] {
+            let targets: Vec<_> = kinds.iter().copied().map(target).collect();
+            let package = Package::of("e", &json!({ "name": "e", "targets": targets }));
+            let tests: Vec<_> = package.targets.iter().map(|target| target.test.as_deref()).collect();
+            assert_eq!((tests, package.is_program), (vec![None, Some("test")], is_program), "{kinds:?}");
+        }
     }
 
     #[test]
