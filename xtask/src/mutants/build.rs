@@ -48,7 +48,6 @@ pub(super) struct Builder {
 }
 
 /// The test programs of a package.
-#[derive(Default)]
 struct Package {
     targets: Vec<Target>,
     /// Its unit tests are those of its program, since it has no library.

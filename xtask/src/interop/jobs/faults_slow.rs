@@ -112,12 +112,20 @@ fn stall(context: &Context, server: &Server, middlebox: &Middlebox, order: Cut) 
         let result = context.wait_for(&format!("the server sees it: {order}"), FREED_WITHIN, || Ok(seen()? > before));
         match result {
             Ok(()) => return Ok(begin.elapsed()),
-            Err(_) if is_free(server)? => context.note(format!("{order}: the sockets held all that the server sent")),
+            Err(_) if has_nothing_to_send(server)? => {
+                context.note(format!("{order}: the sockets held all that the server sent"))
+            }
             Err(error) => return Err(error),
         }
         middlebox.go_on();
     }
     bail!("{order}: {ATTEMPTS} times the sockets held all that the server sent")
+}
+
+/// Whether the client's connection stands, and nothing waits to be sent on it. A connection that has ended for another
+/// reason is a mistake.
+fn has_nothing_to_send(server: &Server) -> anyhow::Result<bool> {
+    Ok(Held::by(server)?.connections == 1.0 && is_free(server)?)
 }
 
 /// Whether the server holds neither a call nor memory for a client.
